@@ -1,1 +1,1 @@
-"""Language models: `pliant.LLM` (lm.py), its cache and conversations, tokenizers, chat templates, sampling, and getting model files."""
+"""Language models: `pliant.LLM` (lm.py), the paged KV cache, chat sessions, tokenizers, chat templates, sampling, model downloads."""

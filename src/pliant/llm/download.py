@@ -1,7 +1,7 @@
-"""A file from the network to the disk: resumed where it was left, checked, and there only when it is whole.
+"""Downloads a file: resumable, verified by checksum, and visible under its name only when it is complete.
 
-Bytes go to `NAME.part` beside the target; a run that was stopped, also by kill -9 or a power cut, goes on from there. When the checksum
-is right the file is renamed, so whoever looks sees all of it or nothing. Two processes that want the same file do not both fetch it.
+Bytes go to `NAME.part` next to the target. A download that was stopped, even by kill -9 or a power cut, resumes from there. When the
+checksum is right the file is renamed, so others see all of it or nothing. A lock keeps two processes from downloading the same file.
 
     download(url, Path("model.gguf"), sha256="…", size=98362432, progress=print)
 """
@@ -21,28 +21,28 @@ from ..support.errors import Error
 from .http import Broken, DownloadError, request, shown
 
 Progress = Callable[[str], None]
-_CHUNK = 1 << 18
-_TRIES = 3  # of a connection that breaks; every one that brings bytes counts as the first
+_CHUNK = 1 << 18  # bytes read at a time: small enough for steady progress reports
+_TRIES = 3  # attempts without progress before giving up; an attempt that receives bytes starts the count again
 
 
 def download(
     url: str, target: Path, *, sha256: str | None, size: int | None, token: str | None = None, progress: Progress | None = None
 ) -> Path:
-    """Fetches a file unless it is there; what arrives must have the checksum and the size."""
+    """Downloads a file unless it exists; raises DownloadError if the result does not have the checksum and size."""
     say = progress or (lambda text: None)
     if target.exists():
         return target
     make_folder(target.parent)
     with locked(target, say):
-        if target.exists():  # another process has fetched it meanwhile
+        if target.exists():  # another process downloaded it while this one waited for the lock
             return target
         part = target.with_name(target.name + ".part")
         if size is None:
-            part.unlink(missing_ok=True)  # nobody could say whether it is whole
+            part.unlink(missing_ok=True)  # without a size, a resumed file cannot be checked for completeness
         _check_room(target, (size or 0) - _size(part))
         resumed = _size(part) > 0
         _fetch(url, part, size, token, say)
-        if resumed and not _is_right(part, sha256, size):  # the first half may be of another file, or torn
+        if resumed and not _is_right(part, sha256, size):  # the old part may belong to another version, or be corrupt
             part.unlink()
             _fetch(url, part, size, token, say)
         _check(part, url, sha256, size)
@@ -51,7 +51,7 @@ def download(
 
 
 def keep(part: Path, target: Path) -> None:
-    """Makes a whole file appear under its name, so that it survives a power cut."""
+    """Renames a complete file to its final name, with fsync of file and folder, so that it survives a power cut."""
     with open(part, "rb+") as file:
         os.fsync(file.fileno())
     os.replace(part, target)
@@ -64,7 +64,7 @@ def keep(part: Path, target: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder for model files; where it cannot be, the error names the way out."""
+    """Creates the folder for model files; the error says how to choose another one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -73,7 +73,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(target: Path, say: Progress) -> Iterator[None]:
-    """Alone at work on `target`: other processes wait. The lock goes with the process that holds it."""
+    """Holds an exclusive lock on `target`; other processes wait. The system releases it if the process dies."""
     if sys.platform == "win32":
         yield
         return
@@ -89,13 +89,13 @@ def locked(target: Path, say: Progress) -> Iterator[None]:
 
 
 def checksum(path: Path) -> str:
-    """The sha256 of a file."""
+    """Returns the sha256 of a file as hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch(url: str, part: Path, size: int | None, token: str | None, say: Progress) -> None:
-    """Brings `part` to its full size, over as many connections as it takes."""
+    """Fills `part` to its full size, with as many connections as it takes."""
     failed = 0
     while size is None or _size(part) < size:
         had = _size(part)

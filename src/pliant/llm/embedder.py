@@ -1,11 +1,11 @@
-"""`pliant.Embedder`: texts to vectors, with a BERT model: one that is known by name, or a folder as the Hugging Face hub has them.
+"""`pliant.Embedder`: sentence embeddings by a BERT model, from the catalog or from a folder in the format of the Hugging Face hub.
 
-    e = pliant.Embedder("minilm")                 # all-MiniLM-L6-v2, fetched if need be
-    e = pliant.Embedder("my-bert/")               # config.json, model.safetensors, tokenizer.json; how to pool in 1_Pooling/config.json
+    e = pliant.Embedder("minilm")                 # all-MiniLM-L6-v2, downloaded if needed
+    e = pliant.Embedder("my-bert/")               # config.json, model.safetensors, tokenizer.json; pooling in 1_Pooling/config.json
     a, b = e.embed(["a cat on a mat", "a kitten on a rug"])
-    a @ b                                         # how alike they are
+    a @ b                                         # their similarity
 
-A text that is longer than the model reads is an error, unless `truncate=True` says that its beginning will do.
+A text that is longer than the model's context is an error, unless `truncate=True` cuts it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .locate import locate
 from .models.bert import Bert, Settings
 from .tokenizer import from_json
 
-BATCH = 32
-MAX_JSON = 1 << 20
+BATCH = 32  # texts per run: bounds the memory that a long list of texts needs
+MAX_JSON = 1 << 20  # bytes: config files are a few kilobytes; anything larger is not one
 
 
 class Embedder:
@@ -42,7 +42,7 @@ class Embedder:
         progress: Callable[[str], None] | None = None,
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        """`announce` hears what will be fetched before it is, `progress` what is being done; offline, nothing is fetched."""
+        """`announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded."""
         import pliant
 
         place = _folder(source, offline, progress, announce)
@@ -54,21 +54,21 @@ class Embedder:
 
     @property
     def width(self) -> int:
-        """Elements of a vector."""
+        """The number of elements of a vector."""
         return self.settings.width
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
-        """The vector of a text, f32[width], or of each of several, f32[texts, width]."""
+        """Returns the vector of a text, f32[width], or of several texts, f32[texts, width]."""
         if isinstance(texts, str):
             one: NDArray[np.float32] = self.embed([texts], truncate=truncate)[0]
             return one
         rows = [self._tokens(text, truncate) for text in texts]
-        found = np.empty((len(rows), self.width), np.float32)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # texts of like lengths together: less padding
+        vectors = np.empty((len(rows), self.width), np.float32)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # similar lengths in one batch need less padding
         for at in range(0, len(rows), BATCH):
             part = order[at : at + BATCH]
-            found[part] = self._run(*_padded([rows[i] for i in part]))
-        return found
+            vectors[part] = self._run(*_padded([rows[i] for i in part]))
+        return vectors
 
     def _tokens(self, text: str, truncate: bool) -> list[int]:
         ids, limit = self.tokenizer.encode(text), self.settings.positions
@@ -81,7 +81,7 @@ class Embedder:
 
 
 def _folder(source: str | os.PathLike[str], offline: bool, progress: Callable[[str], None] | None, announce: Any) -> Path:
-    """The folder of a model that is known by name, or the one that is named."""
+    """Returns the folder of a model: of a catalog name (downloaded if needed), or the path itself."""
     known, place = CATALOGUE.get(os.fspath(source)), Path(source).expanduser()
     if known is not None and known.embeds:
         return locate(source, offline=offline, progress=progress, announce=announce).parent
@@ -98,7 +98,7 @@ def _folder(source: str | os.PathLike[str], offline: bool, progress: Callable[[s
 
 
 def _padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tokens with zeros behind, and where they are tokens."""
+    """Returns the token rows padded with zeros at the end, and the mask (1 for a token, 0 for padding)."""
     lengths = np.array([len(row) for row in rows])
     mask = (np.arange(max(1, lengths.max())) < lengths[:, None]).astype(np.int64)
     ids = np.zeros_like(mask)
@@ -116,7 +116,7 @@ def _model(place: Path, s: Settings) -> Bert:
 
 
 def _settings(place: Path) -> Settings:
-    """What config.json says, and how sentence-transformers pools."""
+    """Reads config.json and the pooling settings of sentence-transformers; raises for models that are not supported."""
     config = _json(place / "config.json")
     kind, act = config.get("model_type"), config.get("hidden_act", "gelu")
     if kind != "bert" or act != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
@@ -144,18 +144,18 @@ def _first_token(place: Path) -> bool:
     path = place / "1_Pooling" / "config.json"
     if not path.exists():
         return False
-    asked = [name for name, value in _json(path).items() if name.startswith("pooling_mode_") and value is True]
-    if asked not in (["pooling_mode_mean_tokens"], ["pooling_mode_cls_token"]):
-        raise UnsupportedError(f"`{path}`: pooling by {asked} is not supported", facts=["supported: the mean over tokens, the first token"])
-    return asked == ["pooling_mode_cls_token"]
+    modes = [name for name, value in _json(path).items() if name.startswith("pooling_mode_") and value is True]
+    if modes not in (["pooling_mode_mean_tokens"], ["pooling_mode_cls_token"]):
+        raise UnsupportedError(f"`{path}`: pooling by {modes} is not supported", facts=["supported: the mean over tokens, the first token"])
+    return modes == ["pooling_mode_cls_token"]
 
 
 def _normalized(place: Path) -> bool:
     path = place / "modules.json"
     if not path.exists():
         return True
-    found = _read(path)
-    return isinstance(found, list) and any(isinstance(m, dict) and str(m.get("type", "")).endswith(".Normalize") for m in found)
+    modules = _read(path)
+    return isinstance(modules, list) and any(isinstance(m, dict) and str(m.get("type", "")).endswith(".Normalize") for m in modules)
 
 
 def _count(config: dict[str, Any], key: str) -> int:
@@ -173,10 +173,10 @@ def _number(config: dict[str, Any], key: str) -> float:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    found = _read(path)
-    if not isinstance(found, dict):
+    value = _read(path)
+    if not isinstance(value, dict):
         raise ModelFileError(f"`{path}` is not a JSON object")
-    return found
+    return value
 
 
 def _read(path: Path) -> Any:

@@ -1,11 +1,11 @@
-"""A compiled model with its cache: feeds tokens of sequences, gives logits.
+"""The inference engine: a compiled model with its paged KV cache, fed with batches of token sequences, returns logits.
 
     engine = Engine(open_gguf("model.gguf"))
     s = engine.cache.open(ids)
     row = engine.feed(s, ids[s.length :])        # logits after the last token
     engine.step([Part(a, [5]), Part(b, [7, 8])]) # one row for each sequence, all in one run
 
-Long inputs are fed in chunks; what comes out does not depend on how they are cut, nor on who else is in a step.
+Long inputs are fed in chunks (chunked prefill). Logits depend neither on how the input is cut, nor on the other sequences of a batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..support.record import dataclass
 from .compiled_model import CompiledModel
 from .kv_cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, PageCache, Sequence
 
-CHUNK = 512  # tokens of a step while a prompt is read
-SEQUENCES = 4  # whole contexts that fit into the cache at once, where memory allows
-KINDS = {"f16": np.float16, "f32": np.float32}  # of keys and values
+CHUNK = 512  # prompt tokens per step: many rows for each reading of the weights, few enough to be interruptible
+SEQUENCES = 4  # full contexts that the KV cache holds, if memory allows
+KINDS = {"f16": np.float16, "f32": np.float32}  # dtypes of the KV cache
 
 
 @dataclass(slots=True)
 class Part:
-    """What a step does for one sequence: feeds tokens, and gives the logits after the last, or after every one."""
+    """The part of one sequence in a step: the tokens to feed, and whether to return logits after every token or only the last."""
 
     sequence: Sequence
     tokens: Row[int]
@@ -55,31 +55,31 @@ class Engine:
         self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.head_dim, KINDS[cache])
 
     def feed(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
-        """Appends tokens to a sequence; the logits after the last of them."""
+        """Appends tokens to a sequence; returns the logits after the last one."""
         logits = [self.step([Part(sequence, piece)]) for piece in _pieces(tokens, chunk)]
         row: NDArray[np.float32] = logits[-1][-1]
         return row
 
     def feed_all(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
-        """Appends tokens to a sequence; the logits after each of them."""
+        """Appends tokens to a sequence; returns the logits after each of them."""
         return np.concatenate([self.step([Part(sequence, piece, every=True)]) for piece in _pieces(tokens, chunk)])
 
     def step(self, parts: Row[Part]) -> NDArray[np.float32]:
-        """Runs the model once for all parts, each of another sequence; the wanted rows of logits, in their order."""
+        """Runs the model once for all parts, each of a different sequence; returns the wanted rows of logits, in order."""
         parts = [Part(p.sequence, _whole(p.tokens), p.every) for p in parts]
         with self.cache.lock:
             _check_step(parts)
-            for part in parts:  # all of them before a page is taken
+            for part in parts:  # check all before any page is allocated
                 self._check(part)
             for part in parts:
                 self.cache.reserve(part.sequence, part.sequence.length + len(part.tokens))
             logits = self.run(
                 *_inputs(parts), self.cache.table([p.sequence for p in parts]), _rows(parts), self.cache.keys, self.cache.values
             )[0]
-            for part in parts:  # only now: a run that was interrupted has added nothing
+            for part in parts:  # only after the run: an interrupted run must not add tokens
                 part.sequence.tokens += part.tokens
-        found: NDArray[np.float32] = logits
-        return found
+        result: NDArray[np.float32] = logits
+        return result
 
     def _check(self, part: Part) -> None:
         length = part.sequence.length + len(part.tokens)
@@ -93,7 +93,7 @@ class Engine:
 
 
 def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:
-    """The tokens, `chunk` at a time."""
+    """Cuts the tokens into chunks."""
     if not len(tokens):
         raise Error("a step needs at least one token of each sequence")
     if not 1 <= chunk <= STEP_TOKENS:
@@ -102,7 +102,7 @@ def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:
 
 
 def _whole(tokens: Row[int]) -> list[int]:
-    """Tokens as Python's integers, which those of numpy may be given as."""
+    """Returns the tokens as Python integers; accepts numpy integers, raises for anything else."""
     try:
         return [operator.index(t) for t in tokens]
     except TypeError:
@@ -111,7 +111,7 @@ def _whole(tokens: Row[int]) -> list[int]:
 
 
 def _check_step(parts: Row[Part]) -> None:
-    """What can be said of all parts of a step together."""
+    """Checks the limits of a step as a whole; raises if a sequence occurs twice."""
     if not parts:
         raise Error("a step needs at least one sequence")
     if len(parts) > STEP_SEQUENCES:
@@ -126,7 +126,7 @@ def _check_step(parts: Row[Part]) -> None:
 
 
 def too_long(length: int, context: int, trained: int) -> Error:
-    """A text that does not fit into the context."""
+    """Returns the error for a text that does not fit into the context."""
     help = (
         f"the model was made for {trained}: ask for a larger context"
         if context < trained
@@ -136,7 +136,7 @@ def too_long(length: int, context: int, trained: int) -> Error:
 
 
 def _inputs(parts: Row[Part]) -> tuple[NDArray[np.int32], ...]:
-    """Tokens, positions, where sequences start in them, and how long each will be."""
+    """Returns the ragged batch: tokens, positions, the offsets of the sequences, and their lengths after the step."""
     tokens = np.concatenate([np.asarray(p.tokens, np.int32) for p in parts])
     positions = np.concatenate([np.arange(p.sequence.length, p.sequence.length + len(p.tokens), dtype=np.int32) for p in parts])
     start = np.cumsum([0, *(len(p.tokens) for p in parts)], dtype=np.int32)
@@ -145,17 +145,17 @@ def _inputs(parts: Row[Part]) -> tuple[NDArray[np.int32], ...]:
 
 
 def _rows(parts: Row[Part]) -> NDArray[np.int32]:
-    """Which tokens of a step give logits."""
-    found: list[int] = []
+    """Returns the indices of the tokens of a step whose logits are wanted."""
+    rows: list[int] = []
     end = 0
     for part in parts:
         end += len(part.tokens)
-        found += range(end - len(part.tokens), end) if part.every else [end - 1]
-    return np.array(found, np.int32)
+        rows += range(end - len(part.tokens), end) if part.every else [end - 1]
+    return np.array(rows, np.int32)
 
 
 def _context(trained: int, wanted: int | None, room: int) -> int:
-    """How many tokens a sequence may have: what was asked for, else what the model was made for, or the `room` that memory has."""
+    """Returns the context length: the wanted one, else the smaller of the model's trained context and the `room` in memory."""
     if wanted is not None:
         if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= trained:
             raise Error(f"`context` is {wanted!r}; the model was made for 1 to {trained} tokens")
@@ -168,7 +168,7 @@ def _context(trained: int, wanted: int | None, room: int) -> int:
 
 
 def _memory() -> int:
-    """Bytes of memory of the machine; very many where nobody says."""
+    """Returns the bytes of physical memory; 1 TiB if the system does not tell, so that it does not limit anything."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

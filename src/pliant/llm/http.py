@@ -1,9 +1,9 @@
-"""Plain HTTPS, for getting model files: the environment's proxies and certificates, credentials that stay with their host.
+"""A small HTTPS client for model downloads: honors proxies and certificates of the environment; credentials never leave their host.
 
     with request("https://example.org/file", start=1024) as answer:
         answer.status, answer.read(65536)
 
-Credentials are sent to the host they were given for, and to no other that it redirects to; nothing goes from https to http.
+Credentials are sent only to the host they belong to, never to a host that it redirects to. Redirects from https to http are refused.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .. import __version__
 from ..support.errors import Error
 from .pip_settings import setting
 
-TIMEOUT = 30.0  # seconds without any byte
-MAX_PAGE = 64 << 20
+TIMEOUT = 30.0  # seconds without receiving a byte
+MAX_PAGE = 64 << 20  # bytes of an index page: large packages have listings of some MiB
 
 
 class DownloadError(Error):
-    """A file that could not be fetched."""
+    """A download that failed."""
 
 
 class Missing(DownloadError):
-    """The server has no such thing."""
+    """The server does not have the resource (404 or 410)."""
 
 
 class Broken(DownloadError):
-    """A connection that broke, or a server in trouble: another try may do better."""
+    """A transient failure (broken connection, 429 or 5xx): a retry may succeed."""
 
 
 @contextmanager
 def request(url: str, *, token: str | None = None, accept: str = "*/*", start: int = 0) -> Iterator[http.client.HTTPResponse]:
-    """The answer to a GET, from byte `start` on where the server can; the errors of the network are DownloadErrors."""
+    """Yields the response to a GET, from byte `start` on if the server supports ranges; raises network errors as DownloadError."""
     plain, headers = _credentials(url, token)
     headers |= {"User-Agent": f"pliant/{__version__}", "Accept": accept, "Accept-Encoding": "identity"}
     if start:
@@ -59,7 +59,7 @@ def request(url: str, *, token: str | None = None, accept: str = "*/*", start: i
 
 
 def page(url: str, *, token: str | None = None, accept: str = "*/*") -> tuple[str, str]:
-    """The content type and the text of a page."""
+    """Returns the content type and the text of a page."""
     with request(url, token=token, accept=accept) as answer:
         text = answer.read(MAX_PAGE + 1)
         if len(text) > MAX_PAGE:
@@ -68,7 +68,7 @@ def page(url: str, *, token: str | None = None, accept: str = "*/*") -> tuple[st
 
 
 def shown(url: str) -> str:
-    """The URL for a message: without a password."""
+    """Returns the URL without login and query, for messages."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
@@ -84,7 +84,7 @@ def _refused(url: str, code: int, with_token: bool) -> DownloadError:
 
 
 def _credentials(url: str, token: str | None) -> tuple[str, dict[str, str]]:
-    """The URL without a password, and the header that carries it; unredirected, as `_Redirect` sees to."""
+    """Returns the URL without its login, and the Authorization header; `_Redirect` drops the header on redirects to other hosts."""
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http", "file"):
         raise DownloadError(f"`{shown(url)}` is no address to fetch from: https is expected")
@@ -98,7 +98,7 @@ def _credentials(url: str, token: str | None) -> tuple[str, dict[str, str]]:
 
 
 class _Redirect(urllib.request.HTTPRedirectHandler):
-    """Follows to http and https only, never from https to http, and takes credentials to the same host only."""
+    """Follows redirects to http and https only, never from https to http; keeps credentials only for the same host."""
 
     max_redirections = 5
 
@@ -122,7 +122,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def _certificates() -> ssl.SSLContext:
-    """The system's certificates, and those of the files that the user has named, for pip or for all."""
+    """Returns an SSL context with the system's certificates and those named by SSL_CERT_FILE, REQUESTS_CA_BUNDLE or pip's settings."""
     context = ssl.create_default_context()
     for file in (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"), setting("cert")):
         if file and os.path.isfile(file):

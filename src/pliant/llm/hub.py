@@ -1,11 +1,11 @@
-"""Models of the Hugging Face hub: `hf:org/repo`, `hf:org/repo:Q4_K_M`, `hf:org/repo/file.gguf`.
+"""Downloads GGUF models from the Hugging Face hub: `hf:org/repo`, `hf:org/repo:Q4_K_M`, `hf:org/repo/file.gguf`.
 
-Files lie in the hub's own cache, in its layout (`models--org--repo/{blobs,refs,snapshots}`), so what other programs have fetched is used in
-place and what is fetched here is theirs as well. Nothing is asked of the network when the file is there.
+Files are in the hub's own cache, in its layout (`models--org--repo/{blobs,refs,snapshots}`), so downloads are shared with other programs
+in both directions. If the file is there, nothing is requested from the network.
 
     parse("hf:org/repo:Q8_0").find() -> Path | None;  .pull(print) -> Path
 
-Settings, as everywhere: HF_TOKEN (or the token file of `hf auth login`), HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME, HF_HUB_CACHE.
+Settings are the usual ones: HF_TOKEN (or the token file of `hf auth login`), HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME, HF_HUB_CACHE.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .download import Progress, download, make_folder
 from .http import DownloadError, page
 
 PUBLIC = "https://huggingface.co"
-# Of several quantizations: a good size for its quality first.
+# Preference if a repository has several quantizations: best quality for its size first.
 _PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "IQ4_XS", "Q6_K", "BF16", "F16", "F32")
 _NAME = re.compile(r"hf:(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:/(?P<file>[\w./ -]+\.gguf)|:(?P<quant>[\w.-]+))?")
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -34,7 +34,7 @@ _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file of a repository: its path, its size, and the checksum of large ones."""
+    """A file of a repository: its path and size, and its checksum if it is a large (LFS) file."""
 
     path: str
     size: int | None
@@ -43,7 +43,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the hub: a repository, and which of its files."""
+    """A model of the hub: a repository, and a file or a quantization in it."""
 
     repo: str
     file: str | None = None
@@ -51,7 +51,7 @@ class HubModel:
 
     @property
     def name(self) -> str:
-        """As the user writes it."""
+        """The name as the user writes it."""
         return f"hf:{self.repo}" + (f"/{self.file}" if self.file else f":{self.quant}" if self.quant else "")
 
     @property
@@ -60,7 +60,7 @@ class HubModel:
         return hub_cache() / ("models--" + self.repo.replace("/", "--"))
 
     def find(self) -> Path | None:
-        """The file in the cache, of the newest snapshot that has all of it."""
+        """Returns the cached file of the newest snapshot that has all of its parts; None if there is none."""
         for snapshot in self._snapshots():
             there = [p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*.gguf") if p.exists()]
             chosen = _choose(there, self.file, self.quant)
@@ -69,9 +69,9 @@ class HubModel:
         return None
 
     def pull(self, say: Progress, announce: Callable[[str], None]) -> Path:
-        """Fetches the file unless it is there; `announce` is told its size and licence first."""
-        if found := self.find():
-            return found
+        """Downloads the file unless it is cached; calls `announce` with its size and license first."""
+        if cached_file := self.find():
+            return cached_file
         if is_offline():
             raise self.absent("HF_HUB_OFFLINE is set")
         commit, licence, files = self._ask()
@@ -93,7 +93,7 @@ class HubModel:
         return self.folder / "snapshots" / commit / chosen
 
     def absent(self, why: str) -> Error:
-        """What is said when the file is not there and may not be fetched."""
+        """Returns the error for a file that is not cached and must not be downloaded."""
         where = self.folder / "snapshots" / "main" / (self.file or "NAME.gguf")
         return ModelFileError(
             f"`{self.name}` is not on this machine, and {why}",
@@ -102,18 +102,18 @@ class HubModel:
         )
 
     def _snapshots(self) -> list[Path]:
-        """The snapshots, that of the branch `main` first."""
+        """Returns the cached snapshots: that of the branch `main` first, then the newest."""
         folder = self.folder / "snapshots"
         main = None
         with suppress(OSError, UnicodeDecodeError):
             main = (self.folder / "refs" / "main").read_text().strip()
         with suppress(OSError):
-            found = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
-            return sorted(found, key=lambda p: p.name != main)
+            newest = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+            return sorted(newest, key=lambda p: p.name != main)
         return []
 
     def _ask(self) -> tuple[str, str, dict[str, Remote]]:
-        """The commit of `main`, the licence, and the GGUF files."""
+        """Asks the hub for the commit of `main`, the license, and the GGUF files; checks the untrusted answer."""
         url = f"{endpoint()}/api/models/{self.repo}/revision/main?blobs=true"
         _, text = page(url, token=token(), accept="application/json")
         try:
@@ -128,7 +128,7 @@ class HubModel:
         return commit, licence, files
 
     def _fetch(self, commit: str, remote: Remote, say: Progress) -> None:
-        """Brings a file into the cache: a blob named by its checksum, and a link to it in the snapshot."""
+        """Downloads a file into the cache: a blob named by its checksum, and a symbolic link to it in the snapshot."""
         url = f"{endpoint()}/{self.repo}/resolve/{commit}/{quote(remote.path)}"
         link = self.folder / "snapshots" / commit / remote.path
         make_folder(link.parent)
@@ -141,7 +141,7 @@ class HubModel:
         if not link.exists():
             try:
                 link.symlink_to(os.path.relpath(blob, link.parent))
-            except OSError:  # no links on this system: the file itself then
+            except OSError:  # no symbolic links on this system: move the file itself
                 os.replace(blob, link)
 
     def _refer(self, commit: str) -> None:
@@ -153,7 +153,7 @@ class HubModel:
 
 
 def parse(name: str) -> HubModel:
-    """The model that `hf:org/repo…` means."""
+    """Parses `hf:org/repo…`; raises ModelFileError for anything else."""
     match = _NAME.fullmatch(name)
     if match is None or (match["file"] and not _is_safe(match["file"])):
         raise ModelFileError(f"`{name}` is not the name of a model", help="hf:org/repo, hf:org/repo:Q4_K_M or hf:org/repo/file.gguf")
@@ -161,7 +161,7 @@ def parse(name: str) -> HubModel:
 
 
 def parts(path: str) -> list[str]:
-    """All files of a model: one, or every part of a split one."""
+    """Returns all files of a model: one, or every part of a split one."""
     match = _PART.fullmatch(path)
     if match is None:
         return [path]
@@ -169,34 +169,34 @@ def parts(path: str) -> list[str]:
 
 
 def cached() -> list[Path]:
-    """The GGUF models in the hub's cache, whoever fetched them."""
-    found = sorted(hub_cache().glob("models--*/snapshots/*/**/*.gguf"))
-    return [p for p in found if p.exists() and (_PART.fullmatch(p.name) is None or p.name == parts(p.name)[0])]
+    """Returns the GGUF models in the hub's cache, also those that other programs downloaded."""
+    files = sorted(hub_cache().glob("models--*/snapshots/*/**/*.gguf"))
+    return [p for p in files if p.exists() and (_PART.fullmatch(p.name) is None or p.name == parts(p.name)[0])]
 
 
 def hub_cache() -> Path:
-    """The hub's cache on this machine."""
+    """Returns the folder of the hub's cache."""
     if chosen := os.environ.get("HF_HUB_CACHE"):
         return Path(chosen).expanduser()
     return _home() / "hub"
 
 
 def endpoint() -> str:
-    """The address of the hub."""
+    """Returns the URL of the hub."""
     return (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
 
 
 def token() -> str | None:
-    """The user's token, from the environment or from where `hf auth login` keeps it."""
-    if found := os.environ.get("HF_TOKEN", "").strip():
-        return found
+    """Returns the user's token from HF_TOKEN or from the file that `hf auth login` writes; None if there is none."""
+    if value := os.environ.get("HF_TOKEN", "").strip():
+        return value
     with suppress(OSError, UnicodeDecodeError):
         return Path(os.environ.get("HF_TOKEN_PATH") or _home() / "token").read_text().strip() or None
     return None
 
 
 def is_offline() -> bool:
-    """True when the user has forbidden the network."""
+    """True if HF_HUB_OFFLINE forbids network access."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
@@ -219,17 +219,17 @@ def _remote(entry: dict[str, Any]) -> Remote:
 
 
 def _is_safe(path: str) -> bool:
-    """A path below the repository, with nothing that leads out of it."""
+    """True if a path stays inside the repository (no `..`, no absolute path)."""
     return not path.startswith("/") and "\\" not in path and ":" not in path and all(p not in ("", ".", "..") for p in path.split("/"))
 
 
 def _choose(paths: Sequence[str], file: str | None, quant: str | None) -> str | None:
-    """The file that is meant: the named one, the one of that quantization, else the one that is preferred."""
+    """Returns the file that is meant: the named one, the one of the given quantization, else the preferred one; None if there is none."""
     if file is not None:
         return file if file in paths else None
     models = sorted(p for p in paths if "mmproj" not in p.lower() and (_PART.fullmatch(p) is None or p == parts(p)[0]))
     for wanted in [quant] if quant else _PREFERRED:
         matching = re.compile(rf"(?<![A-Za-z0-9]){re.escape(wanted)}(?![A-Za-z0-9_])", re.IGNORECASE)
-        if found := [p for p in models if matching.search(p)]:
-            return min(found, key=lambda p: (len(p), p))
+        if candidates := [p for p in models if matching.search(p)]:
+            return min(candidates, key=lambda p: (len(p), p))
     return models[0] if models and not quant else None

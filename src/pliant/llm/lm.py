@@ -1,13 +1,13 @@
 """`pliant.LLM`: a language model from a GGUF file, ready to answer.
 
-    lm = pliant.LLM("smollm2-135m")                 # a name, a path, or hf:org/repo[:quant]; fetched and compiled if need be
+    lm = pliant.LLM("smollm2-135m")                 # a name, a path, or hf:org/repo[:quant]; downloaded and compiled if needed
     print(lm.generate("Why is the sky blue?", max_tokens=100, seed=7))
     for piece in lm.stream([{"role": "user", "content": "Hi"}]):
         print(piece, end="", flush=True)
-    talk = lm.session(system="You are terse.")      # a conversation; what was said before is not computed again
-    lm.logits(lm.tokenizer.encode("Hello"))         # f32[tokens, words]
+    talk = lm.session(system="You are terse.")      # a conversation; the KV cache keeps what was said before
+    lm.logits(lm.tokenizer.encode("Hello"))         # f32[tokens, vocabulary]
 
-The same prompt, options and seed give the same text, whatever the number of threads, and whoever else is being answered.
+The same prompt, options and seed give the same text, for any number of threads and whatever other requests run at the same time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class LLM:
-    """A language model."""
+    """A language model: generates text, streams it, and holds conversations."""
 
     def __init__(
         self,
@@ -47,8 +47,10 @@ class LLM:
         progress: Say | None = None,
         announce: Say | None = None,
     ) -> None:
-        """`cache` is how keys and values are kept (f16 or f32), `context` how many tokens a conversation may have; `announce` hears what
-        will be fetched before it is, `progress` what is being done."""
+        """`cache` is the dtype of the KV cache (f16 or f32), `context` the largest number of tokens of a conversation.
+
+        `announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded.
+        """
         say = progress or _nothing
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
         self.file = open_gguf(path)
@@ -61,7 +63,7 @@ class LLM:
 
     @property
     def context(self) -> int:
-        """How many tokens a prompt with its answer may have."""
+        """The largest number of tokens of a prompt with its answer."""
         return self.engine.context
 
     def generate(
@@ -73,8 +75,10 @@ class LLM:
         raw: bool = False,
         **sampling: Any,
     ) -> Reply:
-        """The answer to a text or to messages; with `raw` a text is continued. `sampling`: temperature, top_k, top_p, min_p,
-        repetition_penalty, repetition_window, seed."""
+        """Returns the answer to a text or to messages; with `raw`, the continuation of a text.
+
+        `sampling`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed.
+        """
         stream = self.stream(prompt, max_tokens=max_tokens, stop=stop, raw=raw, **sampling)
         for _ in stream:
             pass
@@ -89,25 +93,25 @@ class LLM:
         raw: bool = False,
         **sampling: Any,
     ) -> Stream:
-        """As `generate`, piece by piece."""
+        """As `generate`, but returns the text piece by piece."""
         sampler = Sampler(options(sampling))
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
         if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
             raise Error(f"`max_tokens` is {max_tokens!r}; it is a number from 1 up, or None")
         ids = self.prompts.encode(prompt, raw)
-        if len(ids) >= self.context:  # no room for a word of an answer
+        if len(ids) >= self.context:  # no room for a single token of an answer
             raise too_long(len(ids), self.context, self.engine.trained_context)
         state = Progress(len(ids), 0, [], [])
         return Stream(self._pieces(ids, sampler, stops, max_tokens, state), state)
 
     def session(self, system: str | None = None, *, announce: Say | None = None) -> Any:
-        """A conversation; `announce` hears when old turns had to be dropped, else stderr says so."""
+        """Returns a new conversation; `announce` is called when old turns are dropped (default: a message on stderr)."""
         from .session import Session
 
         return Session(self, system, announce)
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """The logits after each of the tokens: f32[tokens, words]."""
+        """Returns the logits after each of the tokens: f32[tokens, vocabulary]."""
         if not len(ids):
             raise Error("logits of no tokens")
         sequence = self.engine.cache.open(())
@@ -117,7 +121,7 @@ class LLM:
             self.engine.cache.close(sequence)
 
     def _pieces(self, ids: list[int], sampler: Sampler, stops: StopStrings, max_tokens: int | None, state: Progress) -> Iterator[str]:
-        """The pieces of an answer, with `state` always up to date."""
+        """Yields the pieces of an answer; keeps `state` up to date, so that a stream closed early has a correct reply."""
         engine, ends = self.engine, self.tokenizer.ends
         decoder = self.tokenizer.stream_decoder()
         history = list(ids)
@@ -154,7 +158,7 @@ class LLM:
 
 
 def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The source, if it is not known to be of another kind of model."""
+    """Returns the source; raises if the catalog knows it as an embedder."""
     known = CATALOGUE.get(os.fspath(source))
     if known is not None and known.embeds:
         raise UnsupportedError(f"`{known.name}` makes vectors of texts, and writes none", help=f'pliant.Embedder("{known.name}")')
@@ -162,7 +166,7 @@ def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def options(sampling: dict[str, Any]) -> SamplingOptions:
-    """Sampling options from keywords; one that does not exist is named."""
+    """Returns sampling options from keywords; raises for an unknown one, with the nearest known name."""
     known = SamplingOptions.__dataclass_fields__
     for name in sampling:
         if name not in known:

@@ -1,6 +1,6 @@
-"""What the user calls a model, and the file that it is: a path, a name of the catalog, or `hf:org/repo[:quant]`.
+"""Resolves the name of a model to its file: a path, a name of the catalog, or `hf:org/repo[:quant]`.
 
-locate("smollm2-135m", announce=print)      # -> Path; fetched if need be
+locate("smollm2-135m", announce=print)      # -> Path; downloaded if needed
 locate("model.gguf", offline=True)
 """
 
@@ -25,7 +25,10 @@ def locate(
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Path:
-    """The file of a model. `announce` hears what will be fetched before it is, `progress` how far it is; offline, nothing is fetched."""
+    """Returns the file of a model; downloads it if needed, unless `offline`.
+
+    `announce` is called before a download, `progress` during it.
+    """
     say, tell = progress or _nothing, announce or _nothing
     name = os.fspath(source)
     if name.startswith("hf:"):
@@ -42,7 +45,7 @@ def locate(
         return path
     if path.suffix == ".gguf" or len(path.parts) > 1:
         raise ModelFileError(f"there is no file `{name}`")
-    from ..support.resolve import near  # slow to import, and needed for messages only
+    from ..support.resolve import near  # imported late: slow, and needed only for error messages
 
     raise ModelFileError(
         f"there is no model `{name}`",

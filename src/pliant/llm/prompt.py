@@ -1,10 +1,10 @@
-"""From what the user says to the tokens that a model reads.
+"""Encodes prompts: renders messages with the chat template and tokenizes them, safe against control-token injection.
 
     Prompts(file, tokenizer).encode([{"role": "user", "content": "Hi"}])
     Prompts(file, tokenizer).encode("Once upon a time", raw=True)      # to be continued, without a template
 
-A text in a message never becomes a control token: `<|im_end|>` that a user writes is read as these letters, and ends no turn. Where a
-message spells such a token, a mark is put in its place before the template runs, and the letters are put back when the text has been cut.
+Text in a message never becomes a control token: an `<|im_end|>` that a user writes is tokenized as plain characters and ends no turn. A
+placeholder replaces such text before the template runs, and the characters come back after the rendered text is split at placeholders.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[Message] | Sequence[int]
-_OPEN, _CLOSE = "\ue0f0", "\ue0f1"  # around the number of what stands there; private characters
+_OPEN, _CLOSE = "\ue0f0", "\ue0f1"  # a placeholder is a number between these two private-use characters
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A rendered text whose tokens are known: a prompt and its answer, with the very tokens that the model chose."""
+    """A rendered text whose tokens are known: a prompt and its answer, with the exact tokens that the model generated."""
 
     text: str
     ids: list[int]
@@ -33,7 +33,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A conversation as the model's template writes it, with marks in place of what is hidden."""
+    """A conversation as the chat template renders it, with placeholders for the texts in `hidden`."""
 
     text: str
     hidden: list[str]
@@ -47,7 +47,10 @@ class Prompts:
         self.template = ChatTemplate.from_gguf(file, tokenizer)
 
     def encode(self, prompt: Prompt, raw: bool = False) -> list[int]:
-        """The tokens of a prompt, up to where the model goes on; a text alone is a user's message, or with `raw` just text."""
+        """Returns the tokens of a prompt, up to where the answer begins.
+
+        A plain text counts as a user message; with `raw` it is not rendered. A list of integers is taken as tokens.
+        """
         if isinstance(prompt, str):
             if raw or self.template is None:
                 return _not_empty(self.tokenizer.encode(prompt))
@@ -57,7 +60,7 @@ class Prompts:
         return self.tokens(self.render(prompt))  # type: ignore[arg-type]
 
     def render(self, messages: Sequence[Message]) -> Rendered:
-        """The text of a conversation, up to where the model goes on."""
+        """Renders a conversation, up to where the answer begins."""
         if self.template is None:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
         hidden: list[str] = []
@@ -66,13 +69,16 @@ class Prompts:
             return Rendered(self.template.render(plain, add_generation_prompt=True), hidden)
         except ModelFileError:
             raise
-        except Error:  # some models know no system prompt: it becomes the beginning of what the user says first
+        except Error:  # some templates refuse a system prompt: prepend it to the first user message
             if (folded := _folded(plain)) is None:
                 raise
             return Rendered(self.template.render(folded, add_generation_prompt=True), hidden)
 
     def tokens(self, rendered: Rendered, known: Known | None = None) -> list[int]:
-        """The tokens of a rendered conversation; those of its beginning are taken from `known` where it goes on after that."""
+        """Returns the tokens of a rendered conversation; reuses the tokens of `known` if the text continues it.
+
+        Tokenizing the model's own text again could give other tokens than it generated, and would lose the KV cache.
+        """
         text = rendered.text
         if known is not None and text.startswith(known.text) and next(self.tokenizer.controls(text[len(known.text) :]), (1, 1))[0] == 0:
             return known.ids + self._encode(text[len(known.text) :], rendered.hidden)
@@ -83,17 +89,17 @@ class Prompts:
         return [i for part, special in _parts(text, hidden) for i in self.tokenizer.encode(part, add_special=False, parse_special=special)]
 
     def hide(self, text: str, kept: list[str]) -> str:
-        """The text with marks in place of control tokens that are spelled in it (and of such marks)."""
-        found, at = [], 0
+        """Replaces spelled-out control tokens (and placeholder characters) by placeholders; appends the originals to `kept`."""
+        pieces, at = [], 0
         for start, end in self.tokenizer.controls(text):
-            found.append(_marked(text[at:start], kept))
-            found.append(_mark(text[start:end], kept))
+            pieces.append(_marked(text[at:start], kept))
+            pieces.append(_mark(text[start:end], kept))
             at = end
-        return "".join([*found, _marked(text[at:], kept)])
+        return "".join([*pieces, _marked(text[at:], kept)])
 
 
 def _folded(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """The messages with the system prompt put before the user's first text; None where there are no such two."""
+    """Prepends the system prompt to the first user message; None if the messages do not start with system and user texts."""
     if len(messages) < 2 or [m["role"] for m in messages[:2]] != ["system", "user"]:
         return None
     texts = [m.get("content") for m in messages[:2]]
@@ -119,7 +125,7 @@ def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _has_content(message: Message) -> bool:
-    """Whether it has a text or parts of one; what calls tools may have none."""
+    """True if a message has text or parts; a message with tool calls may have none."""
     content = message.get("content")
     return isinstance(content, str | list | tuple) or (content is None and "tool_calls" in message)
 
@@ -130,14 +136,14 @@ def _mark(text: str, kept: list[str]) -> str:
 
 
 def _marked(text: str, kept: list[str]) -> str:
-    """The text with its own private characters marked, so that no text can imitate a mark."""
+    """Replaces the placeholder character in a text by a placeholder, so that no text can imitate one."""
     if _OPEN not in text:
         return text
     return "".join(_mark(c, kept) if c == _OPEN else c for c in text)
 
 
 def _parts(text: str, kept: list[str]) -> Iterator[tuple[str, bool]]:
-    """The text cut at its marks; what was hidden comes back as letters alone."""
+    """Splits a rendered text at its placeholders: yields (text, True if control tokens in it count); hidden texts never count."""
     first, *others = text.split(_OPEN)
     yield first, True
     for other in others:
@@ -145,5 +151,5 @@ def _parts(text: str, kept: list[str]) -> Iterator[tuple[str, bool]]:
         if number.isdecimal() and int(number) < len(kept):
             yield kept[int(number)], False
             yield rest, True
-        else:  # a template that cut a mark, or made one
+        else:  # the template cut a placeholder, or invented one
             yield _OPEN + other, False

@@ -1,4 +1,4 @@
-"""What a model answers: text that arrives in pieces, and the whole of it.
+"""Replies of a language model: a stream of text pieces, and the complete reply with token usage.
 
     stream = lm.stream("Why is the sky blue?")
     for piece in stream:
@@ -18,7 +18,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of the prompt, of these how many were in the cache already, and tokens of the answer."""
+    """Token counts: of the prompt, of its part that was in the KV cache already, and of the answer."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -26,14 +26,17 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Prompt and answer."""
+        """The tokens of prompt and answer together."""
         return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. `finish_reason`: `stop` (it was complete, or a stop string came), `length` (as many tokens as were allowed),
-    `context` (no more fit), `closed` (somebody closed the stream)."""
+    """An answer.
+
+    `finish_reason` is `stop` (an end token or a stop string), `length` (max_tokens reached), `context` (the context is full) or `closed`
+    (the stream was closed early).
+    """
 
     text: str
     tokens: tuple[int, ...]
@@ -45,7 +48,7 @@ class Reply:
 
 
 class Stream:
-    """An iterator of pieces of text; `reply` is what has come so far."""
+    """An iterator over pieces of text; `reply` is the answer so far."""
 
     def __init__(self, pieces: Iterator[str], state: Progress) -> None:
         self._pieces = pieces
@@ -53,13 +56,13 @@ class Stream:
 
     @property
     def reply(self) -> Reply:
-        """The answer, as far as it has come."""
+        """The answer so far."""
         s = self.state
         usage = Usage(s.prompt_tokens, s.cached_tokens, len(s.tokens))
         return Reply("".join(s.text), tuple(s.tokens), s.finish_reason, usage)
 
     def close(self) -> None:
-        """Stops; what has come so far stays in `reply`."""
+        """Stops generating; `reply` keeps the answer so far."""
         if hasattr(self._pieces, "close"):
             self._pieces.close()
 
@@ -78,7 +81,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Progress:
-    """What a stream has said so far."""
+    """The mutable state of a stream: the answer so far."""
 
     prompt_tokens: int
     cached_tokens: int

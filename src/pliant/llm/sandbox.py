@@ -1,10 +1,9 @@
-"""Jinja for templates that nobody trusts: its immutable sandbox, with every step counted and every result weighed.
+"""A Jinja sandbox for untrusted chat templates: the immutable sandbox of Jinja with an allowlist and a budget of time, steps and text.
 
-Chat templates are programs that come with model files. They see plain data only (strings, numbers, lists, dicts), may use the methods and
-filters named here and nothing else, and are stopped when they run too long or make too much. What makes this hold: each turn of a loop,
-each call, each filter, each operator and each piece of output goes through the budget; an operation that could make a large result is
-weighed before it is done; a container weighs as much as all that is in it, as often as it is in it, so that no small object is large when
-it is written.
+Chat templates are programs that come with model files. They see only plain data (strings, numbers, lists, dicts), may use only the methods
+and filters listed here, and are stopped if they run too long or produce too much. To ensure this, every loop iteration, call, filter,
+operator and piece of output is charged to the budget. An operation that could produce a large result is charged before it runs. A container
+is charged for all of its contents, as often as they occur in it, so that no small object becomes large when it is written.
 
     environment().from_string("{{ 'x' * 10**9 }}") ... raises Exceeded
 """
@@ -32,7 +31,7 @@ from jinja2.visitor import NodeTransformer
 
 from ..support.record import dataclass
 
-MAX_INTEGER_BITS = 4096
+MAX_INTEGER_BITS = 4096  # far above any real use; arithmetic on larger integers takes time that the budget cannot interrupt
 _STRING = """
 capitalize count endswith find format index isalnum isalpha isascii isdecimal isdigit islower isnumeric isspace istitle isupper join lower
 lstrip partition removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip swapcase title
@@ -53,16 +52,16 @@ reject rejectattr replace reverse round safe select selectattr sort string sum t
 
 
 class Exceeded(Exception):
-    """A template that does too much."""
+    """Raised when a template exceeds its budget."""
 
 
 class Refused(Exception):
-    """What a template says when it will not have a conversation."""
+    """Raised when a template rejects a conversation (`raise_exception`)."""
 
 
 @dataclass
 class Budget:
-    """What a template may still do: processor time, steps, and characters, in all and at once."""
+    """The remaining budget of a template: CPU time, steps, characters in total, and characters of a single result (`at_once`)."""
 
     seconds: float
     characters: int
@@ -73,7 +72,7 @@ class Budget:
         self.seconds += time.thread_time()
 
     def step(self, size: int = 0) -> None:
-        """Counts a step, and what it makes."""
+        """Charges one step and the size of its result; raises Exceeded if the budget is used up."""
         self.steps -= 1
         self.characters -= size
         if size > self.at_once or self.characters < 0:
@@ -87,7 +86,7 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 @contextmanager
 def spending(budget: Budget) -> Iterator[None]:
-    """Templates that run inside are held to this budget."""
+    """Applies a budget to all templates that run inside the `with` block."""
     token = _budget.set(budget)
     try:
         yield
@@ -96,7 +95,7 @@ def spending(budget: Budget) -> Iterator[None]:
 
 
 def weigh(value: Any) -> Any:
-    """The value, if it is not too large: strings by their length, containers by all that is in them."""
+    """Charges a value by its size (strings by length, containers by contents) and returns it."""
     budget = _budget.get()
     if isinstance(value, str):
         budget.step(len(value))
@@ -109,7 +108,7 @@ def weigh(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """What is written for a value: of plain data only, and weighed before it is made."""
+    """Returns the text of plain data, charged before it is created; raises SecurityError for other objects."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool | int | float | Undefined):
@@ -121,7 +120,7 @@ def text_of(value: Any) -> str:
 
 
 def _weight(value: Any, limit: int, plain: bool = False) -> int:
-    """How much a container holds, counted until it is too much."""
+    """Returns the size of a container's contents; stops counting above `limit`. With `plain`, raises for anything but plain data."""
     total, left = 0, [value]
     while left:
         item = left.pop()
@@ -139,7 +138,7 @@ def _weight(value: Any, limit: int, plain: bool = False) -> int:
 
 
 class _Guard(NodeTransformer):
-    """Puts the budget into a template: into loops, output, concatenation and literals of containers."""
+    """Rewrites a template's syntax tree so that loops, output, concatenation and container literals are charged to the budget."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
@@ -170,18 +169,18 @@ def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what the model says, for training; here it is only what is inside."""
+    """The tag `{% generation %}`, which marks the model's text for training; here it renders its body."""
 
     tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The body."""
+        """Returns the body of the tag."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, with a budget."""
+    """Jinja's immutable sandbox with allowlists and the budget."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
 
@@ -196,24 +195,24 @@ class Environment(ImmutableSandboxedEnvironment):
         )
         known = {name: FILTERS[name] for name in _FILTERS.split()}
         ours = {"tojson": _tojson, "indent": _indent, "join": _join, "replace": _replace, "string": text_of, "sum": _sum, "round": _round}
-        guarded = {name: _guarded(found) for name, found in {**known, **ours}.items()}
+        guarded = {name: _guarded(function) for name, function in {**known, **ours}.items()}
         self.filters = {**guarded, "_step": _step, "_concatenated": _concatenated, "_weighed": _weighed}
         self.globals = {name: self.globals[name] for name in ("range", "dict", "namespace")}
         self.globals["raise_exception"] = _raise
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        found = _Guard().visit(super()._parse(source, name, filename))
-        assert isinstance(found, nodes.Template)
-        return found
+        tree = _Guard().visit(super()._parse(source, name, filename))
+        assert isinstance(tree, nodes.Template)
+        return tree
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Only what is named here may be reached."""
+        """True if the attribute is on the allowlist."""
         if isinstance(obj, Namespace):
             return not attr.startswith("_")
         return any(isinstance(obj, kind) and attr in names for kind, names in _METHODS)
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Macros, our functions, and the methods that may be reached."""
+        """True for macros, our own functions, and methods on the allowlist."""
         if (
             isinstance(obj, Macro | LoopContext | Undefined)
             or any(obj is known for known in self.globals.values())
@@ -224,7 +223,7 @@ class Environment(ImmutableSandboxedEnvironment):
         return owner is not None and self.is_safe_attribute(owner, getattr(obj, "__name__", "_"), obj)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call, counted; methods of strings that could make large ones are weighed before."""
+        """Runs a call and charges it; string methods that could produce long strings are charged before they run."""
         _budget.get().step()
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
         if isinstance(owner, str) and name == "join" and len(args) == 1:
@@ -234,12 +233,12 @@ class Environment(ImmutableSandboxedEnvironment):
         return weigh(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """An operator; what could be large is weighed before it is made."""
+        """Evaluates an operator; charges the size of the result before it is computed."""
         _budget.get().step(_size_of_result(operator, left, right))
         return weigh(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`"…".format(…)` without widths that make a small text large."""
+        """Wraps `"…".format(…)`: refuses large widths, which would turn a short text into a long one."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -256,7 +255,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
 @cache
 def environment() -> Environment:
-    """The environment for all templates."""
+    """Returns the environment that all templates share."""
     return Environment()
 
 
@@ -282,16 +281,16 @@ def _check_format(text: str) -> None:
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter, counted, with a weighed result; one that answers piece by piece answers with a list."""
+    """Wraps a filter: charges the call and its result; turns a generator into a list."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         _budget.get().step()
-        found = function(*args, **kwargs)
-        if isinstance(found, str | int | float | list | tuple | dict | Undefined) or not isinstance(found, Iterator):
-            return weigh(found)
+        result = function(*args, **kwargs)
+        if isinstance(result, str | int | float | list | tuple | dict | Undefined) or not isinstance(result, Iterator):
+            return weigh(result)
         pieces = []
-        for piece in found:
+        for piece in result:
             _budget.get().step()
             pieces.append(piece)
         return weigh(pieces)
@@ -338,8 +337,8 @@ def _indent(value: Any, width: int | str = 4, first: bool = False, blank: bool =
     text = text_of(value)
     size = width if isinstance(width, int) else len(width)
     _budget.get().step(len(text) + (len(text.splitlines()) + 1) * max(0, size))
-    found: str = FILTERS["indent"](text, width, first, blank)
-    return found
+    indented: str = FILTERS["indent"](text, width, first, blank)
+    return indented
 
 
 def _sum(value: Any, attribute: str | int | None = None, start: float = 0) -> Any:

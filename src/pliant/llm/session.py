@@ -1,4 +1,4 @@
-"""A conversation: messages so far, and what of them is dropped when the context is full.
+"""Chat sessions: the messages of a conversation, reuse of the KV cache between turns, and dropping of old turns if the context is full.
 
     talk = lm.session(system="You are terse.")
     talk.ask("What is a compiler?")                 # -> Reply
@@ -6,8 +6,8 @@
         print(piece, end="")
     talk.messages; talk.reset()
 
-Nothing that was said before is computed again: the cache still has it. When the conversation and a quarter of the context for the answer
-(or `max_tokens`, where that is less) do not fit any more, the oldest turns after the system prompt are dropped, and that is said on stderr.
+Earlier turns are not computed again: the KV cache still has them. If the conversation and a quarter of the context for the answer (or
+`max_tokens`, if that is less) do not fit any more, the oldest turns after the system prompt are dropped, with a message on stderr.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew, with the system prompt alone."""
+        """Starts over, with only the system prompt."""
         self._known: Known | None = None
         self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
 
     def take_back(self) -> str | None:
-        """Takes back the last turn; what the user said in it, or None where nothing was said."""
+        """Removes the last turn; returns the user's text in it, or None if there is no turn."""
         last = max((i for i, m in enumerate(self.messages) if m["role"] == "user"), default=None)
         if last is None:
             return None
@@ -49,14 +49,17 @@ class Session:
         return said
 
     def ask(self, text: str, **options: Any) -> Reply:
-        """The answer to what the user says next; options as for `LLM.generate`."""
+        """Returns the answer to the user's next message; options as for `LLM.generate`."""
         stream = self.stream(text, **options)
         for _ in stream:
             pass
         return stream.reply
 
     def stream(self, text: str, **options: Any) -> Stream:
-        """The answer piece by piece. One that is closed early stays in the conversation as far as it came; with none, the question goes."""
+        """Returns the answer piece by piece.
+
+        An answer that is closed early stays in the conversation as far as it came. If nothing came, the question is dropped too.
+        """
         turn = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
         inner = self.lm.stream(turn.ids, **options)
         if turn.dropped:
@@ -64,7 +67,7 @@ class Session:
         return Stream(self._recorded(inner, turn, cut=bool(options.get("stop"))), inner.state)
 
     def _recorded(self, inner: Stream, turn: _Turn, cut: bool) -> Iterator[str]:
-        """The pieces of an answer, which becomes a message of the conversation when it ends, however it ends."""
+        """Yields the pieces of an answer, and adds the answer to the conversation when it ends, however it ends."""
         try:
             yield from inner
         finally:
@@ -73,10 +76,11 @@ class Session:
             if reply.text or reply.finish_reason != "closed":
                 self.messages = [*turn.messages, {"role": "assistant", "content": reply.text}]
                 answer = self.lm.prompts.hide(reply.text, list(rendered.hidden))
-                self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])  # a stop string is not in the text
+                # With a stop string the tokens are no longer those of the text, which ends before it.
+                self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])
 
     def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> _Turn:
-        """The messages without the oldest turns, so that there is room for an answer."""
+        """Drops the oldest turns until there is room for an answer."""
         prompts, context, dropped = self.lm.prompts, self.lm.context, 0
         room = context // 4 if max_tokens is None else max(1, min(max_tokens, context // 4))
         first = 0 if self.system is None else 1
@@ -84,7 +88,7 @@ class Session:
             rendered = prompts.render(messages)
             ids = prompts.tokens(rendered, self._known)
             oldest = _turn(messages[first:])
-            if len(ids) + room <= context or oldest is None:  # where the last message alone leaves less room, LLM.stream sees to it
+            if len(ids) + room <= context or oldest is None:  # if the last message alone is too long, LLM.stream raises
                 return _Turn(messages, rendered, ids, dropped)
             messages = [*messages[:first], *messages[first + oldest :]]
             dropped += oldest
@@ -92,7 +96,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What a model is given for its next answer, and how many messages had to be dropped."""
+    """The prompt for the next answer, and the number of messages that were dropped."""
 
     messages: list[dict[str, Any]]
     rendered: Rendered
@@ -101,7 +105,7 @@ class _Turn:
 
 
 def _turn(messages: list[dict[str, Any]]) -> int | None:
-    """How many messages the oldest turn has: up to the next one of the user; None where there is no later turn."""
+    """Returns the number of messages of the oldest turn (up to the next user message); None if there is no later turn."""
     later = (i for i, m in enumerate(messages) if i and m["role"] == "user")
     return next(later, None)
 

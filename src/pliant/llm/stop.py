@@ -1,4 +1,4 @@
-"""Stop strings: an answer ends before one, wherever it lies across tokens, and nothing of it is ever shown.
+"""Stop strings: an answer ends before one, however tokens cut it, and no part of it is ever shown.
 
 stops = StopStrings(["\\n\\nUser:"])
 for piece in stream:
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from ..support.errors import Error
 
-MAX_STOPS = 16
-MAX_BYTES = 256
+MAX_STOPS = 16  # each piece of text is compared with all of them
+MAX_BYTES = 256  # as much text may be held back
 
 
 class StopStrings:
-    """Watches a text that comes in pieces."""
+    """Searches a text that arrives in pieces for stop strings."""
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         if isinstance(stops, str) or len(stops) > MAX_STOPS or any(not s or len(s.encode(errors="replace")) > MAX_BYTES for s in stops):
@@ -28,13 +28,13 @@ class StopStrings:
         self._held = ""
 
     def push(self, piece: str) -> str:
-        """The text that is certain to be part of the answer after one more piece."""
+        """Takes one more piece; returns the text that is certain to be part of the answer."""
         if self.found is not None:
             return ""
         text = self._held + piece
         places = [(at + len(stop), at, stop) for stop in self.stops if (at := text.find(stop)) >= 0]
         if places:
-            _, at, self.found = min(places)  # the first that is complete, so that it does not matter how the text was cut
+            _, at, self.found = min(places)  # the one that ends first, so that the result does not depend on how the text was cut
             self._held = ""
             return text[:at]
         keep = self._may_begin(text)
@@ -42,12 +42,12 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back, when no stop string came of it."""
+        """Returns the text that was held back, at the end of an answer without a stop string."""
         held, self._held = self._held, ""
         return held
 
     def _may_begin(self, text: str) -> int:
-        """How many of the last characters may be the beginning of a stop string."""
+        """Returns the number of last characters that may be the beginning of a stop string."""
         longest = max((len(stop) for stop in self.stops), default=1) - 1
         for size in range(min(longest, len(text)), 0, -1):
             if any(stop.startswith(text[len(text) - size :]) for stop in self.stops):

@@ -1,8 +1,8 @@
-"""Language models as `pliant.nn` programs, one file for each family of architectures.
+"""Decoder architectures as `pliant.nn` modules, one file per family.
 
     model = build(open_gguf("model.gguf"))       # an nn.Module: pliant.compile(model)
 
-A family's file reads its settings from the metadata and says what a layer does; `parts.py` has what they share.
+The file of a family reads the settings from the GGUF metadata and defines a layer; `parts.py` has what families share.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FAMILIES = {
     "gemma2": "gemma",
     "gemma3": "gemma",
     "phi3": "phi",
-}  # general.architecture: the file
+}  # `general.architecture` -> module
 
 
 def build(file: GgufFile, cache: Any = None) -> Any:
-    """The module of a model; `cache` is the dtype of keys and values."""
+    """Returns the module of a model; `cache` is the dtype of the KV cache. Raises UnsupportedError for what would be computed wrongly."""
     family = FAMILIES.get(file.architecture)
     if family is None:
         raise UnsupportedError(

@@ -1,9 +1,9 @@
-"""BERT as a sentence embedder: from token ids and their mask to one vector for each text, the mean over its tokens or its first one.
+"""BERT as a sentence embedder: computes one vector per text from token ids and mask, by mean pooling or from the first (CLS) token.
 
-    model = Bert(Settings(width=384, heads=12, ffn=1536, layers=6, words=30522, positions=512))
+    model = Bert(Settings(width=384, heads=12, ffn=1536, layers=6, vocab_size=30522, positions=512))
     model.load_state_dict(weights)
 
-Names of modules are those of the weights' files, so that `load_state_dict` takes them. Ids and mask are i64[b, n], padded behind.
+Modules are named as in the weight files, so that `load_state_dict` accepts them. Ids and mask are i64[b, n], padded at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The numbers of a model, and how it makes one vector of many."""
+    """The sizes of a BERT model, and its pooling."""
 
     width: int
     heads: int
@@ -24,14 +24,14 @@ class Settings:
     layers: int
     vocab_size: int
     positions: int
-    kinds: int = 2  # of segments, of which the first is used
+    kinds: int = 2  # number of segment (token type) embeddings; only the first is used
     eps: float = 1e-12
-    first: bool = False  # the vector of the first token, not the mean
-    normalized: bool = True
+    first: bool = False  # pools the first token instead of the mean
+    normalized: bool = True  # divides the vector by its L2 norm
 
 
 class Embeddings(nn.Module):
-    """Words, positions and the one segment, added and normalized."""
+    """Layer norm of the sum of word, position and segment embeddings."""
 
     def __init__(self, s: Settings) -> None:
         self.word_embeddings = nn.Embedding(s.vocab_size, s.width)
@@ -45,7 +45,7 @@ class Embeddings(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Queries, keys, values, attention."""
+    """Multi-head self-attention without the output projection."""
 
     def __init__(self, s: Settings) -> None:
         self.query, self.key, self.value = (nn.Linear(s.width, s.width) for _ in range(3))
@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
 
 
 class AddNorm(nn.Module):
-    """A product, added to what goes around it, normalized."""
+    """Linear layer, residual connection, layer norm."""
 
     def __init__(self, s: Settings, columns: int) -> None:
         self.dense = nn.Linear(columns, s.width)
@@ -68,7 +68,7 @@ class AddNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention and its projection."""
+    """Self-attention with output projection, residual connection and norm."""
 
     def __init__(self, s: Settings) -> None:
         self.self, self.output = SelfAttention(s), AddNorm(s, s.width)
@@ -78,7 +78,7 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """The wide half of the feed-forward network."""
+    """The first (widening) layer of the feed-forward network, with GELU."""
 
     def __init__(self, s: Settings) -> None:
         self.dense = nn.Linear(s.width, s.ffn)
@@ -88,7 +88,7 @@ class Intermediate(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer of the encoder."""
+    """One encoder layer."""
 
     def __init__(self, s: Settings) -> None:
         self.attention, self.intermediate, self.output = Attention(s), Intermediate(s), AddNorm(s, s.ffn)
@@ -99,7 +99,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """All layers."""
+    """All encoder layers."""
 
     def __init__(self, s: Settings) -> None:
         self.layer = nn.ModuleList([Layer(s) for _ in range(s.layers)])
@@ -111,7 +111,7 @@ class Encoder(nn.Module):
 
 
 class Bert(nn.Module):
-    """The whole model: f32[b, width]."""
+    """The whole model; returns f32[b, width]."""
 
     def __init__(self, s: Settings) -> None:
         self.settings = s
@@ -123,13 +123,13 @@ class Bert(nn.Module):
         kind = self.embeddings.LayerNorm.weight.dtype
         seen = ops.cast(mask, kind)  # [b, n], 1 for a token, 0 for padding
         far = (1.0 - seen)[:, None, None, :] * -1e30
-        found = self.pool(self.encoder(self.embeddings(ids), far), seen)
+        pooled = self.pool(self.encoder(self.embeddings(ids), far), seen)
         if not self.settings.normalized:
-            return found
-        return found / ops.maximum(ops.sqrt(ops.sum(found * found, axis=1, keepdims=True)), 1e-12)
+            return pooled
+        return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=1, keepdims=True)), 1e-12)
 
     def pool(self, states: Any, seen: Any) -> Any:
-        """One vector of all: that of the first token, or the mean."""
+        """Returns one vector per text: that of the first token, or the mean over its tokens."""
         if self.settings.first:
             return states[:, 0]
         return ops.sum(states * seen[:, :, None], axis=1) / ops.maximum(ops.sum(seen, axis=1, keepdims=True), 1e-9)

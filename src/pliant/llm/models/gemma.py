@@ -1,7 +1,7 @@
-"""Gemma 2 and 3: norms before and after each half of a layer, a network gated by gelu, embeddings times the root of the width.
+"""Gemma 2 and 3: norms before and after each half of a layer, a GELU-gated feed-forward network, embeddings scaled by sqrt(width).
 
-Gemma 2 bounds its scores and logits smoothly, and sees a window of keys in every second layer; gemma 3 normalizes queries and keys, and
-sees all keys in every sixth layer alone, where the rotation is slower. Files hold the norms' weights with 1 added.
+Gemma 2 soft-caps its attention scores and logits, and every second layer has sliding-window attention. Gemma 3 normalizes queries and keys
+(QK norm); only every sixth layer attends to all keys, with a larger RoPE base. Files store the norm weights with 1 added.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from ...support.errors import ModelFileError
 from ..paged import Paged
 from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, frequencies, scale_of, settings_of
 
-LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the models whose scores are scaled by the width for each head
-LOCAL_BASE = 10000.0  # of the rotation in layers with a window
+# Numbers of layers of the 27B models: they alone scale scores by width / heads instead of head_dim, and no metadata key says so.
+LARGEST = {"gemma2": 46, "gemma3": 62}
+LOCAL_BASE = 10000.0  # RoPE base of sliding-window layers
 
 
 def build(file: GgufFile, cache: Any = None) -> Gemma:
-    """The model of a file."""
+    """Builds the model of a file."""
     return Gemma(file, settings_of(file, interleaved=False), cache)
 
 
 class GeluFeedForward(FeedForward):
-    """The gated network with gelu."""
+    """The gated feed-forward network with GELU."""
 
     def forward(self, x: Any) -> Any:
         gate, up = self.gate_up(x)
@@ -35,7 +36,7 @@ class GeluFeedForward(FeedForward):
 
 
 class GemmaLayer(nn.Module):
-    """One layer; `frequencies` are those of its rotation."""
+    """One layer; `frequencies` are its RoPE frequencies."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged, frequencies: Any) -> None:
         prefix = f"blk.{number}"
@@ -55,7 +56,7 @@ class GemmaLayer(nn.Module):
 
 
 class Gemma(Decoder):
-    """A whole model."""
+    """The whole model."""
 
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
         kind = file.architecture
@@ -70,22 +71,22 @@ class Gemma(Decoder):
         super().__init__(file, s, cache, wide)
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
-        """A layer that sees a window, or all keys."""
+        """Returns a layer with sliding-window or full attention."""
         if self.windowed[number]:
             return GemmaLayer(file, number, self.settings, self.narrow, self.local)
         return GemmaLayer(file, number, self.settings, self.kernels, self.frequencies)
 
     def embed(self, tokens: Any) -> Any:
-        """The rows of the embedding, larger."""
+        """Returns the token embeddings, scaled by sqrt(width)."""
         return super().embed(tokens) * float(np.float32(self.settings.width**0.5))
 
     def finish(self, logits: Any) -> Any:
-        """Bounds the logits."""
+        """Soft-caps the logits."""
         return ops.tanh(logits * (1.0 / self.bound)) * self.bound if self.bound else logits
 
 
 def _local(file: GgufFile, s: Settings) -> Any:
-    """The frequencies of layers with a window."""
+    """Returns the RoPE frequencies of sliding-window layers."""
     key = f"{file.architecture}.rope.freq_base_swa"
     base = file.number(key, LOCAL_BASE)
     if not base > 0:
@@ -94,19 +95,22 @@ def _local(file: GgufFile, s: Settings) -> Any:
 
 
 def _windowed(file: GgufFile, layers: int, usual: int) -> list[bool]:
-    """Which layers see a window: all but the last of each `usual` ones, unless the file gives their number, or says it of each."""
+    """Returns which layers have sliding-window attention.
+
+    By default all but the last of each `usual` layers; a file may give another period, or a flag per layer.
+    """
     key = f"{file.architecture}.attention.sliding_window_pattern"
-    said = file.metadata.get(key)
-    if isinstance(said, np.ndarray):
-        if said.shape != (layers,):
-            raise ModelFileError(f"gguf: `{key}` is for {said.size} layers, and there are {layers}", facts=[f"file `{file.name}`"])
-        return [bool(b) for b in said]
+    pattern = file.metadata.get(key)
+    if isinstance(pattern, np.ndarray):
+        if pattern.shape != (layers,):
+            raise ModelFileError(f"gguf: `{key}` is for {pattern.size} layers, and there are {layers}", facts=[f"file `{file.name}`"])
+        return [bool(b) for b in pattern]
     period = file.integer(key, usual, low=1)
     return [(number + 1) % period != 0 for number in range(layers)]
 
 
 def _bound(file: GgufFile, key: str, default: float) -> float:
-    found = file.number(key, default)
-    if not found >= 0:
-        raise ModelFileError(f"gguf: `{key}` is {found}", facts=[f"file `{file.name}`"])
-    return found
+    cap = file.number(key, default)
+    if not cap >= 0:
+        raise ModelFileError(f"gguf: `{key}` is {cap}", facts=[f"file `{file.name}`"])
+    return cap

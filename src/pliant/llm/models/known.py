@@ -1,12 +1,12 @@
-"""What a model's file may say, as data: each key of its architecture and each tensor is used, known to be harmless, or refused by name.
+"""Allowlists for GGUF files: each metadata key of the architecture and each tensor is used, known to be harmless, or refused by name.
 
-A decoder is its file's metadata and tensors; what is passed over makes it another model, and its words are wrong without a sign of it. So
-the keys are listed: `USED` are those that a family's code reads, `NEUTRAL` say something only under another value than the one given
-here, `SILENT` say nothing about what is computed. Keys outside of the architecture's name (`general.`, `tokenizer.`, `split.`,
-`quantize.`) are not about the decoder.
+Ignoring an unknown key or tensor would silently compute a different model, and its text would be wrong without a sign. So the keys are
+listed: `USED` are those that the code of a family reads. `NEUTRAL` are keys that change nothing if they have the value given here.
+`SILENT` do not affect the computation. Keys outside the architecture's prefix (`general.`, `tokenizer.`, `split.`, `quantize.`) do not
+describe the decoder.
 
     check_keys(file)              # before a model is built
-    check_tensors(file)           # after it: `file.read` has what was asked for
+    check_tensors(file)           # afterwards: `file.read` has the tensors that were used
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ USED: dict[str, set[str]] = {
     "gemma3": _EVERY | _GEMMA | {"rope.freq_base_swa"},
     "phi3": _EVERY | {"attention.sliding_window", "rope.scaling.original_context_length", "rope.scaling.attn_factor"},
 }
-# What a key may say where a family does not read it: with this, the model is the one that is computed.
+# Keys that a family does not read, with the only value that does not change the model.
 NEUTRAL: dict[str, Any] = {
     "attention.causal": True,
     "attention.clamp_kqv": 0.0,
     "attention.max_alibi_bias": 0.0,
-    "attention.sliding_window": 0,  # or not below the context
+    "attention.sliding_window": 0,  # or at least the context
     "attn_logit_softcapping": 0.0,
     "embedding_scale": 1.0,
     "expert_count": 0,
@@ -48,25 +48,25 @@ NEUTRAL: dict[str, Any] = {
     "residual_scale": 1.0,
     "rope.scale_linear": 1.0,
     "rope.scaling.attn_factor": 1.0,
-    "tensor_data_layout": "Meta AI original pth",  # queries and keys as llama's files have them
+    "tensor_data_layout": "Meta AI original pth",  # queries and keys in the order of llama files
     "use_parallel_residual": False,
 }
-# About the file, other ways to use the model, or what follows from the tensors.
+# Keys about the file, about other uses of the model, or implied by the tensors.
 SILENT = {
-    "pooling_type",  # for vectors of texts
+    "pooling_type",  # for embeddings
     "rope.scaling.finetuned",
-    "rope.scaling.original_context_length",  # for ways to lengthen a context that are refused
+    "rope.scaling.original_context_length",  # for methods of context extension that are refused anyway
     "vocab_size",
 }
-# Tensors that a family does not need, by the patterns of their names.
+# Patterns of the names of tensors that a family does not need.
 SPARE: dict[str, tuple[str, ...]] = {
-    "llama": (r"blk\.\d+\.attn_rot_embd\.weight",),  # the frequencies, in files of early converters
-    "phi3": (r"rope_factors_long\.weight",),  # for texts beyond the original context
+    "llama": (r"blk\.\d+\.attn_rot_embd\.weight",),  # RoPE frequencies, which early converters stored
+    "phi3": (r"rope_factors_long\.weight",),  # RoPE factors for texts beyond the original context
 }
 
 
 def check_keys(file: GgufFile) -> None:
-    """Refuses metadata that would make the model another one than is computed."""
+    """Raises UnsupportedError for metadata that describes a different model than the one that would be computed."""
     kind = file.architecture
     for key, value in file.metadata.items():
         name = key.removeprefix(f"{kind}.")
@@ -80,7 +80,7 @@ def check_keys(file: GgufFile) -> None:
 
 
 def _says_nothing(file: GgufFile, name: str, value: Any) -> bool:
-    """Whether a model whose family does not read a key is the same with it."""
+    """True if a key that the family does not read has its neutral value."""
     if name == "attention.sliding_window" and isinstance(value, int) and value >= file.integer(f"{file.architecture}.context_length"):
         return True
     usual = NEUTRAL[name]
@@ -89,7 +89,7 @@ def _says_nothing(file: GgufFile, name: str, value: Any) -> bool:
 
 
 def check_tensors(file: GgufFile) -> None:
-    """Refuses a file with tensors that nothing has read."""
+    """Raises UnsupportedError for a file with tensors that the model did not read."""
     spare = [re.compile(p) for p in SPARE.get(file.architecture, ())]
     unread = [name for name in file.tensors if name not in file.read and not any(p.fullmatch(name) for p in spare)]
     if unread:

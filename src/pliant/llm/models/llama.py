@@ -1,6 +1,7 @@
-"""Llama and its kin (SmolLM, Mistral, TinyLlama): RMS norms, rotary embedding, grouped heads, a gated feed-forward network.
+"""Llama and relatives (SmolLM, Mistral, TinyLlama): RMS norms, RoPE, grouped-query attention, a gated feed-forward network.
 
-Their files hold queries and keys with neighboring elements as pairs of the rotation; Llama 3's long context is `rope_freqs.weight`.
+Their files store queries and keys with adjacent elements as RoPE pairs (interleaved). `rope_freqs.weight` holds the long-context factors of
+Llama 3.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ from .parts import Decoder, settings_of
 
 
 def build(file: GgufFile, cache: Any = None) -> Decoder:
-    """The model of a file."""
+    """Builds the model of a file."""
     return Decoder(file, settings_of(file, interleaved=True), cache)

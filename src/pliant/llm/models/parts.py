@@ -1,6 +1,7 @@
-"""What decoders share: settings from a file, products with its weights, the embedding, a layer, the whole model.
+"""Shared parts of decoder models: settings from a GGUF file, linear layers with its weights, embedding, layer, the whole decoder.
 
-A model is ragged and paged: `tokens` of all sequences stand one after the other, `rows` says of which of them the logits are wanted.
+Batches are ragged and the KV cache is paged: `tokens` holds the tokens of all sequences one after the other, and `rows` selects the tokens
+whose logits are wanted.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ...support.record import dataclass
 from ..kv_cache import PAGE, STEP_TOKENS
 from ..paged import Paged, b, layers, p, runs, t
 
-r = dim("r", min=1, max=STEP_TOKENS)  # rows of which logits are wanted
+r = dim("r", min=1, max=STEP_TOKENS)  # number of rows of logits
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The numbers of a decoder."""
+    """The sizes and constants of a decoder."""
 
     width: int
     layers: int
@@ -36,13 +37,13 @@ class Settings:
     vocab_size: int
     context: int
     eps: float
-    scale: float  # of the scores
-    base: float  # of the rotary frequencies
-    interleaved: bool  # the file pairs neighboring elements for the rotation, not halves
+    scale: float  # of the attention scores
+    base: float  # of the RoPE frequencies
+    interleaved: bool  # RoPE pairs are adjacent elements, not (j, j + head_dim/2)
 
 
 def settings_of(file: GgufFile, interleaved: bool) -> Settings:
-    """The settings, from the metadata of a file."""
+    """Reads the settings from the metadata of a file; raises for sizes that are not supported or do not fit together."""
     kind = file.architecture
     width = file.integer(f"{kind}.embedding_length", low=1, high=1 << 20)
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
@@ -73,27 +74,27 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
 
 
 def scale_of(file: GgufFile, usual: float) -> float:
-    """What scores are multiplied by: what the file says, where it says something, else the usual."""
+    """Returns the scale of the attention scores: that of the file, or the usual one if the file has none."""
     key = f"{file.architecture}.attention.scale"
-    found = file.number(key, 0.0)
-    if found < 0:
-        raise ModelFileError(f"gguf: `{key}` is {found}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
-    return found or usual
+    scale = file.number(key, 0.0)
+    if scale < 0:
+        raise ModelFileError(f"gguf: `{key}` is {scale}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
+    return scale or usual
 
 
 def _positive(file: GgufFile, key: str, default: float) -> float:
-    found = file.number(key, default)
-    if not found > 0:
-        raise ModelFileError(f"gguf: `{key}` is {found}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
-    return found
+    value = file.number(key, default)
+    if not value > 0:
+        raise ModelFileError(f"gguf: `{key}` is {value}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
+    return value
 
 
 class Product(nn.Module):
-    """`x @ w.T` with a weight of a file, in its own format, and a bias where the file has one."""
+    """A linear layer `x @ w.T` with a weight of the file in its stored (quantized) format, and a bias if the file has one."""
 
     def __init__(self, file: GgufFile, name: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> None:
         self.weight = file.tensor(f"{name}.weight", (rows, columns))
-        self.order = order  # of the rows, where it is not the file's
+        self.order = order  # permutation of the rows; None keeps that of the file
         biased = f"{name}.bias" in file.tensors
         self.bias = _ordered(plain(file.tensor(f"{name}.bias", (rows,))).astype(np.float32), order) if biased else None
 
@@ -103,7 +104,7 @@ class Product(nn.Module):
 
 
 class Products(nn.Module):
-    """Several products with the same `x`: one, with the rows of all weights, where these are of one format."""
+    """Several linear layers of the same `x`; fused into one GEMM over the concatenated rows if all weights have the same format."""
 
     def __init__(self, *products: Product) -> None:
         self.parts = nn.ModuleList(products)
@@ -113,17 +114,17 @@ class Products(nn.Module):
             return tuple(p(x) for p in self.parts)
         rows = np.concatenate([_ordered(stored(p.weight), p.order) for p in self.parts])
         y = _times(x, rows, self.parts[0].weight.format)
-        found = ops.split(y, [p.weight.shape[0] for p in self.parts], axis=1)
-        return tuple(a if p.bias is None else a + p.bias for a, p in zip(found, self.parts, strict=True))
+        outputs = ops.split(y, [p.weight.shape[0] for p in self.parts], axis=1)
+        return tuple(a if p.bias is None else a + p.bias for a, p in zip(outputs, self.parts, strict=True))
 
 
 def product(x: Any, w: GgufTensor, order: np.ndarray[Any, Any] | None = None) -> Any:
-    """`x @ w.T`."""
+    """Returns `x @ w.T`."""
     return _times(x, _ordered(stored(w), order), w.format)
 
 
 def stored(w: GgufTensor) -> np.ndarray[Any, Any]:
-    """A matrix as products take it: the bytes of blocks u8[rows, blocks, bytes], numbers of 16 bits u16[rows, columns], others f32."""
+    """Returns a matrix as the matmul operators take it: block formats as u8[rows, blocks, bytes], f16 and bf16 as u16, others as f32."""
     if w.format.codes is not None:
         return w.data.reshape(w.shape[0], -1, w.format.size)
     return w.array().view(np.uint16) if w.format.name in HALVES else plain(w)
@@ -138,7 +139,7 @@ def _times(x: Any, rows: np.ndarray[Any, Any], format: Format) -> Any:
 
 
 def plain(w: GgufTensor) -> np.ndarray[Any, Any]:
-    """The values of a tensor, f32."""
+    """Returns the values of a tensor as f32."""
     return w.dequantized() if w.format.name != "F32" else np.asarray(w.array(), np.float32)
 
 
@@ -147,14 +148,14 @@ def _ordered(a: np.ndarray[Any, Any], order: np.ndarray[Any, Any] | None) -> np.
 
 
 def halves_first(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
-    """The order of rows by which pairs of neighbors become pairs (j, j + head_dim/2) of each head."""
+    """Returns the row permutation that turns interleaved RoPE pairs into pairs (j, j + head_dim/2) of each head."""
     one = np.concatenate([np.arange(0, head_dim, 2), np.arange(1, head_dim, 2)])
-    found: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * head_dim + one).reshape(-1)
-    return found
+    order: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * head_dim + one).reshape(-1)
+    return order
 
 
 class Norm(nn.Module):
-    """RMS norm with the weight of a file."""
+    """RMS norm with a weight of the file."""
 
     def __init__(self, file: GgufFile, name: str, width: int, eps: float) -> None:
         self.scale = np.asarray(plain(file.tensor(f"{name}.weight", (width,))), np.float32)
@@ -165,7 +166,7 @@ class Norm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The gated network of a layer."""
+    """The gated feed-forward network (SwiGLU) of a layer."""
 
     def __init__(self, file: GgufFile, prefix: str, s: Settings) -> None:
         gate, up = (Product(file, f"{prefix}.ffn_{part}", s.ffn, s.width) for part in ("gate", "up"))
@@ -178,7 +179,7 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Queries, keys and values, the rotation, the cache, the projection."""
+    """Attention with RoPE over the paged KV cache, including QKV and output projections."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         prefix, q, kv = f"blk.{number}", s.heads * s.head_dim, s.kv_heads * s.head_dim
@@ -207,7 +208,7 @@ class Attention(nn.Module):
 
 @dataclass(slots=True)
 class Step:
-    """What all layers of a step share."""
+    """The inputs that all layers of a step share."""
 
     positions: Any
     frequencies: Any
@@ -218,7 +219,7 @@ class Step:
 
 
 class Layer(nn.Module):
-    """One layer: attention and feed-forward, each normalized before and added to what goes around it."""
+    """One pre-norm layer: attention and feed-forward, each with a residual connection."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         self.attn_norm = Norm(file, f"blk.{number}.attn_norm", s.width, s.eps)
@@ -233,7 +234,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A whole model: from tokens to logits, with its cache as state."""
+    """A whole decoder: computes logits from tokens, with the KV cache as state."""
 
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None, kernels: Paged | None = None) -> None:
         self.settings = s
@@ -256,11 +257,11 @@ class Decoder(nn.Module):
         }
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
-        """A layer; families whose layers are others override this."""
+        """Returns a layer; families with different layers override this."""
         return Layer(file, number, self.settings, self.kernels)
 
     def finish(self, logits: Any) -> Any:
-        """What is done to the logits at the end."""
+        """Post-processes the logits; families override this."""
         return logits
 
     def forward(
@@ -275,7 +276,7 @@ class Decoder(nn.Module):
         return {"logits": self.finish(logits), "keys": keys, "values": values}
 
     def embed(self, tokens: Any) -> Any:
-        """The rows of the embedding."""
+        """Returns the embeddings of the tokens."""
         rows, format = ops.constant(stored(self.embedding)), self.embedding.format
         if format.codes is not None:
             return ops.block_take(rows, tokens, format=format.name)
@@ -283,19 +284,19 @@ class Decoder(nn.Module):
 
 
 def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
-    """The frequencies of the rotation, divided by the factors that a file may have."""
-    found = s.base ** -(np.arange(0, s.head_dim, 2, dtype=np.float64) / s.head_dim) / (_stretch(file, s) if stretched else 1.0)
+    """Returns the RoPE frequencies, divided by the linear scaling (unless not `stretched`) and by the factors that a file may have."""
+    exact = s.base ** -(np.arange(0, s.head_dim, 2, dtype=np.float64) / s.head_dim) / (_stretch(file, s) if stretched else 1.0)
     if "rope_freqs.weight" in file.tensors:
-        found = found / plain(file.tensor("rope_freqs.weight", (s.head_dim // 2,)))
-    result: np.ndarray[Any, Any] = found.astype(np.float32)
+        exact = exact / plain(file.tensor("rope_freqs.weight", (s.head_dim // 2,)))
+    result: np.ndarray[Any, Any] = exact.astype(np.float32)
     return result
 
 
 def _stretch(file: GgufFile, s: Settings) -> float:
-    """The factor by which positions are stretched; other ways to lengthen a context are refused, because the model would be another one."""
+    """Returns the linear RoPE scaling factor; raises for other methods of context extension, which would compute a different model."""
     kind = file.architecture
     turned = file.integer(f"{kind}.rope.dimension_count", s.head_dim)
-    way = file.text(f"{kind}.rope.scaling.type", "linear")  # as readers of old files take a factor alone
+    way = file.text(f"{kind}.rope.scaling.type", "linear")  # old files have a factor and no type
     if turned != s.head_dim or way not in ("none", "linear"):
         raise UnsupportedError(
             f"gguf: the rotation of {turned} of {s.head_dim} elements, scaled as `{shown(way)}`, is not supported",

@@ -1,6 +1,6 @@
-"""Phi 3: as llama, with queries, keys and values in one matrix, the two halves of the gated network in another, and a window of keys.
+"""Phi 3: like llama, with fused QKV and gate/up matrices, and sliding-window attention.
 
-Of models with two sets of rotary factors the one for texts up to the original context is used, and the context is that one.
+Of models with two sets of RoPE factors, the set for the original context is used, and the context is limited to that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .parts import Decoder, settings_of
 
 
 def build(file: GgufFile, cache: Any = None) -> Decoder:
-    """The model of a file."""
+    """Builds the model of a file."""
     file = _unfused(file)
     s = settings_of(file, interleaved=False)
     window = file.integer("phi3.attention.sliding_window", 0)
@@ -27,7 +27,7 @@ def build(file: GgufFile, cache: Any = None) -> Decoder:
 
 
 def _unfused(file: GgufFile) -> GgufFile:
-    """The file as if each matrix were a tensor of its own, and no way to lengthen the context were in it."""
+    """Returns the file with its fused matrices split into separate tensors, and without context extension."""
     kind = file.architecture
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
     kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
@@ -50,23 +50,23 @@ def _unfused(file: GgufFile) -> GgufFile:
 
 
 def _cut(file: GgufFile, prefix: str, fused: str, rows: dict[str, int]) -> dict[str, GgufTensor]:
-    """The parts of a matrix whose rows are several matrices."""
+    """Splits a fused matrix by rows."""
     whole = file.tensor(f"{prefix}.{fused}.weight")
     if len(whole.shape) != 2 or whole.shape[0] != sum(rows.values()):
         raise ModelFileError(
             f"gguf: tensor `{whole.name}` has the shape {whole.shape}, where {sum(rows.values())} rows are expected",
             facts=[f"file `{file.name}`"],
         )
-    found, at = {}, 0
+    parts, at = {}, 0
     for name, count in rows.items():
         key = f"{prefix}.{name}.weight"
-        found[key] = GgufTensor(key, whole.format, (count, whole.shape[1]), whole.data[at : at + count])
+        parts[key] = GgufTensor(key, whole.format, (count, whole.shape[1]), whole.data[at : at + count])
         at += count
-    return found
+    return parts
 
 
 def _stronger(file: GgufFile) -> float:
-    """By how much queries and keys of models with rotary factors are larger."""
+    """Returns the factor by which models with RoPE factors scale queries and keys."""
     if "rope_factors_short.weight" not in file.tensors:
         return 1.0
     factor = file.number("phi3.rope.scaling.attn_factor", 1.0)

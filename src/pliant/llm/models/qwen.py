@@ -1,6 +1,6 @@
-"""Qwen 2 and 3: as llama, with biases of queries, keys and values (2) or norms of each head's queries and keys (3), and pairs (j, j + d/2).
+"""Qwen 2 and 3: like llama, with QKV biases (2) or QK norm per head (3), and RoPE pairs (j, j + d/2).
 
-Both are there where the file has their tensors, so nothing is said about them here.
+`parts.py` applies biases and norms if the file has their tensors, so there is no code for them here.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from .parts import Decoder, settings_of
 
 
 def build(file: GgufFile, cache: Any = None) -> Decoder:
-    """The model of a file."""
+    """Builds the model of a file."""
     return Decoder(file, settings_of(file, interleaved=False), cache)

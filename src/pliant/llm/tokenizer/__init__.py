@@ -1,11 +1,11 @@
-"""Tokenizers: from text to the numbers of a model's vocabulary, and back.
+"""Tokenizers: convert text to token ids of a model's vocabulary, and back.
 
     tokenizer = from_gguf(open_gguf("model.gguf"))
     ids = tokenizer.encode("<|im_start|>user\\nHi<|im_end|>", add_special=False, parse_special=True)
     tokenizer.decode(ids)
 
-`tokenizer.py` has what all kinds share; `bpe.py`, `sentencepiece.py` and `wordpiece.py` are the kinds; `split.py` is how BPE cuts texts
-into words; `from_gguf.py` and `from_json.py` are where vocabularies come from.
+`tokenizer.py` has what all kinds share; `bpe.py`, `sentencepiece.py` and `wordpiece.py` are the kinds; `split.py` is the pre-tokenizer of
+BPE (cuts text into words); `from_gguf.py` and `from_json.py` read vocabularies from files.
 """
 
 from .from_gguf import from_gguf

@@ -1,7 +1,7 @@
-"""Byte-pair encoding: words are cut into characters, and neighbors merged in the order in which the merges were learned.
+"""Byte-pair encoding (BPE): cuts words into characters and merges adjacent ones in the order in which the merges were learned.
 
-Most vocabularies spell bytes as printable characters (GPT-2's table: "Ġ" is a space), so that every text has tokens. Those of the other
-kind spell text as it is, spaces as "▁", and have tokens like `<0x0A>` for bytes.
+Byte-level vocabularies spell bytes as printable characters (GPT-2's table: "Ġ" is a space), so that every text has tokens. The other kind
+spells text as it is, with spaces as "▁", and falls back to byte tokens such as `<0x0A>`.
 
     Bpe(vocabulary, merges, words("gpt-2")).encode("Hello world", True)
 """
@@ -17,11 +17,11 @@ from .split import Splitter
 from .tokenizer import raw
 from .vocabulary import Vocabulary
 
-_CACHED_WORDS = 50_000
+_CACHED_WORDS = 50_000  # more distinct words than almost any text; bounds the memory of the cache
 
 
 class Bpe:
-    """The tokens of texts by merges."""
+    """The BPE model of a tokenizer."""
 
     drops_first_space = False
 
@@ -40,62 +40,62 @@ class Bpe:
         self.whole_words = whole_words
         self.spelled_bytes = spelled_bytes
         self.normalize = normalize
-        # "a b" -> rank; of a merge that is there twice, the first counts
+        # "a b" -> rank; of a duplicate merge, the first counts
         self.ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
         self._words: dict[str, list[int]] = {}
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """The tokens of a text."""
+        """Returns the tokens of a text."""
         if self.normalize is not None:
             text = self.normalize(text)
         if not self.spelled_bytes:
             text = text.replace(" ", "▁")
-        found: list[int] = []
+        tokens: list[int] = []
         for word in self.splitter.split(text):
-            found += self._word(word)
-        return found
+            tokens += self._word(word)
+        return tokens
 
     def decode(self, token: str) -> bytes:
-        """What a token says."""
+        """Returns the bytes that a token stands for."""
         if not self.spelled_bytes:
             return raw(token.replace("▁", " "))
         table = _bytes_of_characters()
         return b"".join(bytes((table[c],)) if c in table else raw(c) for c in token)
 
     def _word(self, word: str) -> list[int]:
-        found = self._words.get(word)
-        if found is None:
+        tokens = self._words.get(word)
+        if tokens is None:
             if len(self._words) >= _CACHED_WORDS:
                 self._words.clear()
-            self._words[word] = found = self._tokens(word)
-        return found
+            self._words[word] = tokens = self._tokens(word)
+        return tokens
 
     def _tokens(self, word: str) -> list[int]:
         ids = self.vocabulary.ids
         spelled = word.encode().decode("latin-1").translate(_characters_of_bytes()) if self.spelled_bytes else word
-        if (self.whole_words or spelled.strip("\n") == "") and spelled in ids:  # no merge makes line breaks, where they are not spelled
+        if (self.whole_words or spelled.strip("\n") == "") and spelled in ids:  # runs of line breaks are tokens without merges
             return [ids[spelled]]
         ranks = self.ranks.get
         parts = merge(list(spelled), lambda a, b: ranks(f"{a} {b}"))
-        found: list[int] = []
+        tokens: list[int] = []
         for part in parts:
             token = ids.get(part)
-            found += [token] if token is not None else self._fallback(part)
-        return found
+            tokens += [token] if token is not None else self._fallback(part)
+        return tokens
 
     def _fallback(self, part: str) -> list[int]:
-        """The tokens of the bytes of a part that is no token itself."""
+        """Returns the byte tokens of a part that is not a token itself; raises if the vocabulary lacks them."""
         names = list(part) if self.spelled_bytes else [f"<0x{byte:02X}>" for byte in part.encode()]
-        found = [self.vocabulary.ids.get(name, self.vocabulary.unknown) for name in names]
-        missing = next((name for name, token in zip(names, found, strict=True) if token is None), None)
+        tokens = [self.vocabulary.ids.get(name, self.vocabulary.unknown) for name in names]
+        missing = next((name for name, token in zip(names, tokens, strict=True) if token is None), None)
         if missing is not None:
             raise ModelFileError(f"tokenizer: the vocabulary has no token for the byte `{missing}`, and none for what is unknown")
-        return [token for token in found if token is not None]
+        return [token for token in tokens if token is not None]
 
 
 @cache
 def _characters_of_bytes() -> dict[int, str]:
-    """GPT-2's table: printable bytes are themselves, the others follow from U+0100 on."""
+    """Returns GPT-2's table: printable bytes stand for themselves, the others for characters from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return {byte: chr(byte if byte in printable else next(others)) for byte in range(256)}

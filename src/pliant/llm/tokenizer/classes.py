@@ -1,8 +1,8 @@
-r"""Regular expressions with Unicode classes on Python's `re`, which knows no `\p{L}`.
+r"""Regular expressions with Unicode classes (`\p{L}`) on top of Python's `re`, which lacks them.
 
-A text is first spelled in a small alphabet: ASCII stays as it is, every other character becomes one private character that stands for its
-general category (and for the named sets of the pattern that it is in). One character stays one character, so matches of the spelled text
-are matches of the text. A class is then a few ranges, whatever its number of characters, and no table of Unicode is built.
+A text is first translated to a small alphabet: ASCII stays, and every other character becomes one private-use character that stands for its
+general category (and for the named sets of the pattern that contain it). The translation keeps positions, so spans of matches are valid for
+the original text. A Unicode class is then a few ranges, and no table of all Unicode characters is needed.
 
     pattern = Pattern(r"\p{L}+|\p{N}")
     [text[a:b] for a, b in pattern.spans(text := "naïve 42")]        # ["naïve", " ", "4", "2"]
@@ -19,14 +19,14 @@ from functools import cached_property
 
 _MEMBERS = {"L": "ultmo", "M": "nce", "N": "dlo", "P": "cdseifo", "S": "mcko", "Z": "slp", "C": "cfson"}
 _CATEGORIES = [major + minor for major, minors in _MEMBERS.items() for minor in minors]
-_FIRST = 0xE000  # of the private characters
-_SETS = 3  # at most, in a pattern
+_FIRST = 0xE000  # the first private-use character
+_SETS = 3  # most named sets of a pattern: each is one bit of the private-use character
 _TOKEN = re.compile(r"\\p\{(\w+)\}|\\([sS])|\\.|\[\^?|\]|.", re.DOTALL)
 _SPACE_CATEGORIES = ("Zs", "Zl", "Zp")
 
 
 class Pattern:
-    """A pattern that finds spans of characters; `sets` are named characters and ranges, as they would stand in brackets."""
+    """A regular expression with Unicode classes; `sets` are named character classes, written as inside brackets."""
 
     def __init__(self, pattern: str, sets: Mapping[str, str] | None = None) -> None:
         self.text = pattern
@@ -36,15 +36,15 @@ class Pattern:
         self._spelling = _Spelling(self._sets)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """The matches, and what lies between them, in order; nothing is left out."""
+        """Yields the spans of the matches and of the text between them, in order; together they cover the text."""
         yield from self.split(self.spell(text), 0, len(text))
 
     def spell(self, text: str) -> str:
-        """The text in the small alphabet."""
+        """Translates a text to the small alphabet."""
         return text if text.isascii() else text.translate(self._spelling)
 
     def split(self, spelled: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The spans of a part of a spelled text, which is looked at as if it were all of it."""
+        """Yields the spans of a part of a translated text, matched as if it were the whole text."""
         at = start
         for match in self._compiled.finditer(spelled, start, end):
             a, b = match.span()
@@ -74,43 +74,43 @@ class Pattern:
         return re.compile("".join(parts))
 
     def _members(self, name: str) -> str:
-        """What stands in brackets for a class: its ASCII, and the private characters of its categories, or of its set."""
+        """Returns the bracket contents for a class: its ASCII members, and the private-use characters of its categories or set."""
         if name in self._names:
             bit = 1 << self._names.index(name)
             ranges = self._sets[self._names.index(name)]
             plain = "".join(re.escape(chr(c)) for c in range(128) if any(a <= c <= b for a, b in ranges))
             codes = range(_FIRST, _FIRST + len(_CATEGORIES) * (1 << _SETS))
             return plain + "".join(chr(c) for c in codes if (c - _FIRST) & bit)
-        found = [c for c in _CATEGORIES if c.startswith(name)]
-        assert found, f"no class {name}"
-        plain = "".join(re.escape(chr(c)) for c in range(128) if unicodedata.category(chr(c)) in found)
-        return plain + "".join(_range(c) for c in found)
+        categories = [c for c in _CATEGORIES if c.startswith(name)]
+        assert categories, f"no class {name}"
+        plain = "".join(re.escape(chr(c)) for c in range(128) if unicodedata.category(chr(c)) in categories)
+        return plain + "".join(_range(c) for c in categories)
 
 
 class _Spelling(dict[int, int]):
-    """From a character to the one that is written for it; filled as texts are met."""
+    """The translation table of characters to the small alphabet; filled on demand."""
 
     def __init__(self, sets: list[list[tuple[int, int]]]) -> None:
         self.sets = sets
 
     def __missing__(self, code: int) -> int:
-        self[code] = found = code if code < 128 else self._private(code)
-        return found
+        self[code] = spelled = code if code < 128 else self._private(code)
+        return spelled
 
     def _private(self, code: int) -> int:
-        category = "Zl" if code == 0x85 else unicodedata.category(chr(code))  # a line break among the controls
+        category = "Zl" if code == 0x85 else unicodedata.category(chr(code))  # NEL: a control character that counts as white space
         bits = sum(1 << i for i, ranges in enumerate(self.sets) if any(a <= code <= b for a, b in ranges))
         return _FIRST + (_CATEGORIES.index(category) << _SETS) + bits
 
 
 def _range(category: str) -> str:
-    """The private characters of a category, whatever sets they are in."""
+    """Returns the range of private-use characters of a category, for all combinations of sets."""
     first = _FIRST + (_CATEGORIES.index(category) << _SETS)
     return f"{chr(first)}-{chr(first + (1 << _SETS) - 1)}"
 
 
 def _ranges(text: str) -> list[tuple[int, int]]:
-    """`A-Zµ` as pairs of code points."""
+    """Parses `A-Zµ` to pairs of code points."""
     return [(ord(m[1]), ord(m[2] or m[1])) for m in re.finditer(r"(.)(?:-(.))?", text, re.DOTALL)]
 
 

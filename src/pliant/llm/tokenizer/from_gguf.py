@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, from its `tokenizer.ggml.*` metadata.
+"""Builds the tokenizer of a GGUF file from its `tokenizer.ggml.*` metadata.
 
 from_gguf(open_gguf("model.gguf")).encode("Hello")
 """
@@ -17,11 +17,11 @@ from .wordpiece import WordPiece
 
 _KEY = "tokenizer.ggml."
 _MODELS = ("gpt2", "llama", "bert", "gemma4")
-MAX_TOKENS = 1 << 22
+MAX_TOKENS = 1 << 22  # far above the largest vocabularies (about 256 thousand); bounds the work for a hostile file
 
 
 def from_gguf(file: GgufFile) -> Tokenizer:
-    """The tokenizer that a model was trained with."""
+    """Returns the tokenizer of a model file; raises UnsupportedError for unknown kinds."""
     name = file.text(_KEY + "model")
     if name not in _MODELS:
         raise UnsupportedError(f"tokenizer: the kind `{shown(name)}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
@@ -49,7 +49,7 @@ def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) 
 
     defaults = {"llama": (1, 2, 0), "bert": (101, None, 100)}.get(name, (None, None, None))
     if max((d for d in defaults if d is not None), default=0) >= len(tokens):
-        defaults = (None, None, None)  # of a vocabulary that is too small for the usual numbers
+        defaults = (None, None, None)  # the vocabulary is too small for the usual token numbers
     bos, eos, unknown = (token(key, default) for key, default in zip(("bos", "eos", "unknown"), defaults, strict=True))
     begin = token("cls", bos) if name == "bert" else bos
     end = token("seperator", token("separator", 102 if len(tokens) > 102 else None)) if name == "bert" else eos
@@ -72,22 +72,22 @@ def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) 
 def _kinds(file: GgufFile, count: int) -> list[int]:
     if _KEY + "token_type" not in file.metadata:
         return [int(TokenKind.NORMAL)] * count
-    found = file.numbers(_KEY + "token_type")
-    if found.dtype.kind not in "iu":
+    stored = file.numbers(_KEY + "token_type")
+    if stored.dtype.kind not in "iu":
         raise ModelFileError("tokenizer: the kinds of tokens are not integers")
-    kinds: list[int] = found.tolist()
+    kinds: list[int] = stored.tolist()
     return kinds
 
 
 def _ends(tokens: list[str], kinds: list[int], named: tuple[int | None, ...]) -> frozenset[int]:
-    """The tokens that the file names, and those whose text is known to end a turn."""
+    """Returns the end tokens: those that the file names, and special tokens whose text is known to end a turn."""
     special = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
     known = (i for i, (text, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in special and text in ENDS)
     return frozenset([i for i in named if i is not None] + list(known))
 
 
 def _strip_after(file: GgufFile, tokens: list[str], kinds: list[int]) -> frozenset[int]:
-    """The special tokens of the phi-3 models take the line break behind them, which GGUF has no key for."""
+    """Returns the special tokens that absorb white space after them: those of phi-3 models, for which GGUF has no key."""
     name = file.text("general.name", "").lower()
     if "phi-3" not in name and "phi3" not in name:
         return frozenset()

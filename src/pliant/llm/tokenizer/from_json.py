@@ -1,7 +1,7 @@
-"""The tokenizer of a Hugging Face `tokenizer.json`: byte-level BPE, and BERT's WordPiece.
+"""Builds the tokenizer of a Hugging Face `tokenizer.json`: byte-level BPE, and BERT's WordPiece.
 
-A step of the file that would change texts in a way that is not known here is refused by its name, never passed over. Truncation and
-padding, which some files ask for, are the caller's business.
+A step of the file that is not supported here is refused by name, never ignored. Truncation and padding, which some files ask for, are left
+to the caller.
 
     from_json("all-MiniLM-L6-v2/tokenizer.json").encode("Hello")        # [101, 7592, 102]
 """
@@ -22,15 +22,15 @@ from .tokenizer import Model, Tokenizer
 from .vocabulary import ENDS, TokenKind, Vocabulary
 from .wordpiece import WordPiece
 
-MAX_BYTES = 64 << 20
-MAX_TOKENS = 1 << 22
+MAX_BYTES = 64 << 20  # several times the largest known files; bounds memory for a hostile file
+MAX_TOKENS = 1 << 22  # far above the largest vocabularies
 _NAME = "tokenizer.json"
 
 Json = dict[str, Any]
 
 
 def from_json(path: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer in a file."""
+    """Returns the tokenizer of a file; raises ModelFileError if it cannot be read."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_BYTES:
@@ -41,7 +41,7 @@ def from_json(path: str | os.PathLike[str]) -> Tokenizer:
 
 
 def from_json_text(text: str) -> Tokenizer:
-    """The tokenizer in the text of a file."""
+    """Returns the tokenizer of the text of a file; raises UnsupportedError for steps that are not supported."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -78,23 +78,23 @@ def _vocabulary(root: Json, model: Json) -> Vocabulary:
     before, after = _around(root.get("post_processor"), numbers)
     ends = frozenset(entry["id"] for entry in added if entry["content"] in ENDS)
     strip = frozenset(entry["id"] for entry in added if entry.get("rstrip"))
-    found = None if unknown is None else numbers.get(_text(unknown, "`unk_token`"))
-    return Vocabulary(tokens, kinds, before[0] if before else None, after[-1] if after else None, found, before, after, ends, strip)
+    unk = None if unknown is None else numbers.get(_text(unknown, "`unk_token`"))
+    return Vocabulary(tokens, kinds, before[0] if before else None, after[-1] if after else None, unk, before, after, ends, strip)
 
 
 def _around(step: Any, ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The tokens before and after a text."""
+    """Returns the tokens that the post-processor adds before and after a text."""
     if step is None:
         return (), ()
     step = _object(step, "`post_processor`")
     if step.get("type") == "Sequence":
-        found = [_around(part, ids) for part in _list(step.get("processors"), "`processors`")]
-        return tuple(i for before, _ in reversed(found) for i in before), tuple(i for _, after in found for i in after)
+        pairs = [_around(part, ids) for part in _list(step.get("processors"), "`processors`")]
+        return tuple(i for before, _ in reversed(pairs) for i in before), tuple(i for _, after in pairs for i in after)
     if step.get("type") in ("BertProcessing", "RobertaProcessing"):
         return (_number(step.get("cls")),), (_number(step.get("sep")),)
     if step.get("type") == "TemplateProcessing":
         return _template([_object(part, "a part of a template") for part in _list(step.get("single"), "`single`")], ids)
-    if step.get("type") == "ByteLevel":  # which moves offsets only
+    if step.get("type") == "ByteLevel":  # it only adjusts offsets, not tokens
         return (), ()
     raise _unknown("post_processor", step)
 
@@ -144,7 +144,7 @@ def _normal(step: Any) -> Callable[[str], str] | None:
 
 
 def _splits(step: Any) -> Kind:
-    """The patterns of the pre-tokenizer, which must end in bytes."""
+    """Returns the patterns of the pre-tokenizer; raises UnsupportedError if it is not byte-level."""
     outer = _object(step, "`pre_tokenizer`")
     steps = _list(outer.get("pretokenizers"), "`pretokenizers`") if outer.get("type") == "Sequence" else [outer]
     patterns: list[str] = []
@@ -166,7 +166,7 @@ def _splits(step: Any) -> Kind:
 
 
 def _pattern(pattern: Json) -> str:
-    """A pattern of the file, if it is a known one: others might run for ever."""
+    """Returns a pattern of the file if it is a known one; raises otherwise: an unknown pattern could backtrack forever."""
     text = _text(pattern.get("Regex"), "a pattern").replace("\r", "\\r").replace("\n", "\\n")
     if text not in KNOWN_PATTERNS:
         raise UnsupportedError(f"{_NAME}: the pre-tokenizer has an unknown pattern", facts=[text[:300]])
@@ -196,7 +196,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _number(pair: Any) -> int:
-    """The number in `["[SEP]", 102]`."""
+    """Returns the number in `["[SEP]", 102]`."""
     if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], int)):
         raise ModelFileError(f"{_NAME}: a token with its number is expected, found {str(pair)[:80]}")
     return pair[1]

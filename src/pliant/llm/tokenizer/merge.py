@@ -1,9 +1,9 @@
-"""Neighbors merged in order of preference until none may be merged: what BPE and SentencePiece share.
+"""Greedy merging of adjacent parts by lowest cost, the core of BPE and SentencePiece.
 
     merge(["a", "b", "c"], lambda a, b: ranks.get((a, b)))        # -> ["ab", "c"]
 
-Of all pairs the one with the lowest cost goes first, of equal ones the leftmost. A heap keeps this O(n log n), so that a hostile text
-without any space costs no more than another.
+The pair with the lowest cost merges first; ties go to the leftmost. A heap makes this O(n log n), so that a hostile text without spaces
+costs no more than any other.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 
 
 def merge(parts: list[str], cost: Callable[[str, str], float | None]) -> list[str]:
-    """The parts after all merges; `cost` is None for a pair that does not merge."""
+    """Returns the parts after all merges; `cost` is None for a pair that does not merge."""
     size = len(parts)
-    parts = [*parts]  # an empty one has been merged into its left neighbor
+    parts = [*parts]  # an empty part has been merged into its left neighbor
     after, before = list(range(1, size + 1)), list(range(-1, size - 1))
     heap: list[tuple[float, int, str, str]] = []
 
     def offer(left: int, right: int) -> None:
         if left >= 0 and right < size:
-            found = cost(parts[left], parts[right])
-            if found is not None:
-                heapq.heappush(heap, (found, left, parts[left], parts[right]))
+            price = cost(parts[left], parts[right])
+            if price is not None:
+                heapq.heappush(heap, (price, left, parts[left], parts[right]))
 
     for i in range(size - 1):
         offer(i, i + 1)
@@ -31,7 +31,7 @@ def merge(parts: list[str], cost: Callable[[str, str], float | None]) -> list[st
         _, left, a, b = heapq.heappop(heap)
         right = after[left]
         if parts[left] != a or right >= size or parts[right] != b:
-            continue  # one of them has grown since
+            continue  # a stale heap entry: one of the parts has been merged since
         parts[left], parts[right] = a + b, ""
         after[left] = after[right]
         if after[right] < size:

@@ -1,6 +1,6 @@
-"""SentencePiece's BPE, as llama and gemma use it: neighbors merge where the result is a token, the best score first.
+"""SentencePiece BPE, as llama and gemma use it: merges adjacent parts whose union is a token, the best score first.
 
-Spaces are spelled "▁", and models that ask for it get one before a text. What has no token is said in bytes (`<0x0A>`).
+Spaces are spelled "▁"; some models want one before a text. A part without a token falls back to byte tokens (`<0x0A>`).
 
     SentencePiece(vocabulary, scores, space_prefix=True).encode("Hello", True)      # the tokens of "▁Hello"
 """
@@ -16,7 +16,7 @@ from .vocabulary import Vocabulary
 
 
 class SentencePiece:
-    """The tokens of texts by scores."""
+    """The SentencePiece model of a tokenizer."""
 
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], *, space_prefix: bool) -> None:
         if len(scores) < len(vocabulary.tokens):
@@ -27,20 +27,20 @@ class SentencePiece:
 
     @property
     def drops_first_space(self) -> bool:
-        """True where a space was put before the text."""
+        """True if encoding puts a space before the text."""
         return self.space_prefix
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """The tokens of a text."""
+        """Returns the tokens of a text."""
         prefix = " " if self.space_prefix and at_start else ""
-        found: list[int] = []
+        tokens: list[int] = []
         for part in merge(list((prefix + text).replace(" ", "▁")), self._cost):
             token = self.vocabulary.ids.get(part)
-            found += [token] if token is not None else [self._byte(byte) for byte in part.encode()]
-        return found
+            tokens += [token] if token is not None else [self._byte(byte) for byte in part.encode()]
+        return tokens
 
     def decode(self, token: str) -> bytes:
-        """What a token says."""
+        """Returns the bytes that a token stands for."""
         return raw(token.replace("▁", " "))
 
     def _cost(self, left: str, right: str) -> float | None:

@@ -1,8 +1,8 @@
-r"""How texts are cut into words before BPE merges within them: the kinds that GGUF files name in `tokenizer.ggml.pre`.
+r"""Pre-tokenizers of BPE, which cut text into words: the kinds that GGUF files name in `tokenizer.ggml.pre`.
 
-A kind is a list of patterns. The first cuts the text into its matches and what lies between them, the next cuts each of these pieces, and
-so on: what a model's own tokenizer does. Patterns are spelled as the models' `tokenizer.json` files spell them, so that those are found
-here as well (a pattern from a file is never run: it is known, or refused).
+A kind is a list of patterns. The first pattern cuts the text into its matches and the text between them, the next one cuts each of these
+pieces, and so on, as the model's own tokenizer does. Patterns are written exactly as in the models' `tokenizer.json` files, so that those
+can be looked up here. A pattern from a file is never executed: it is known, or refused.
 
     [*words("smollm").split("It's 2024")]       # ["It", "'s", " ", "2", "0", "2", "4"]
 """
@@ -20,7 +20,7 @@ from .classes import Pattern
 _CJK = "一-龥"
 _CJK_AND_KANA = "一-龥぀-ゟ゠-ヿ"
 _SETS = {
-    # what deepseek-llm takes for letters, punctuation and ideographs
+    # the letters, punctuation and ideographs of deepseek-llm
     "Cased": "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌ"
     "ῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃",
     "Marks": "!-/:-~！-／：-～‘-‟　-。",
@@ -49,7 +49,10 @@ _BLOOM = r" ?[^(\s|\p{Stops})]+"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Patterns, the sets that they name, and whether a whole word that is a token stays one whatever the merges say."""
+    """A pre-tokenizer: its patterns and the named sets in them.
+
+    With `whole_words`, a word that is a token stays one whatever the merges say. `add_bos` is the default of models of this kind.
+    """
 
     patterns: tuple[str, ...]
     sets: tuple[tuple[str, str], ...] = ()
@@ -77,7 +80,7 @@ _BASE = {
     "gpt-4o": Kind((_GPT4O,)),
     "bloom": Kind((_BLOOM,), (("Stops", ".,!?…。，、।۔،"),)),
     "viking": Kind((_BLOOM, r"\p{N}"), (("Stops", ".,!?…。，、।۔،"),)),
-    "lines": Kind((r"[^\n]+|[\n]+",)),  # of models whose merges cross spaces
+    "lines": Kind((r"[^\n]+|[\n]+",)),  # for models whose merges cross spaces
 }
 _ALIKE = {
     "gpt-2": "phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe gigachat a.x-4.0 mellum modern-bert mpt olmo "
@@ -93,7 +96,7 @@ _ALIKE = {
     "lines": "gemma4",
 }
 KINDS: dict[str, Kind] = {**_BASE, **{name: _BASE[base] for base, names in _ALIKE.items() for name in names.split()}}
-# as `tokenizer.json` files spell them; each may use the set `Han`
+# Patterns as `tokenizer.json` files write them -> ours; each may use the set `Han`.
 KNOWN_PATTERNS: dict[str, str] = {
     **{pattern: pattern for pattern in (r"\p{N}{1,3}", _GPT2, _LLAMA3, _QWEN2, _QWEN35, _TEKKEN, _GPT4O, _DEEPSEEK3)},
     f"[{_CJK_AND_KANA}]+": r"\p{Han}+",
@@ -108,7 +111,7 @@ class Splitter:
         self.patterns = [Pattern(pattern, dict(kind.sets)) for pattern in kind.patterns]
 
     def split(self, text: str) -> Iterator[str]:
-        """The words of a text; together they are the text."""
+        """Yields the words of a text; together they are the text."""
         if not self.patterns:
             yield text
             return
@@ -122,19 +125,19 @@ class Splitter:
 
 @cache
 def words(name: str) -> Splitter:
-    """The splitter of a kind."""
+    """Returns the splitter of a kind."""
     return Splitter(kind(name))
 
 
 def kind(name: str) -> Kind:
-    """The kind of that name."""
-    found = KINDS.get(name)
-    if found is None:
-        from ...support.resolve import near  # slow to import, and needed for messages only
+    """Returns the kind of that name; raises UnsupportedError if it is unknown."""
+    known = KINDS.get(name)
+    if known is None:
+        from ...support.resolve import near  # imported late: slow, and needed only for error messages
 
         raise UnsupportedError(
             f"tokenizer: the pre-tokenizer `{shown(name)}` is not supported",
             facts=["supported: " + ", ".join(sorted(KINDS))],
             help=near(name, KINDS),
         )
-    return found
+    return known

@@ -1,7 +1,7 @@
-"""What all tokenizers share: special tokens in texts, tokens around texts, and decoding that never shows half a character.
+"""The tokenizer: special tokens in and around texts, the model of normal tokens, and streaming decoding that never splits a character.
 
 ids = tokenizer.encode("Hello")                       # with the tokens that the model wants around a text
-tokenizer.encode(prompt, add_special=False, parse_special=True)      # a rendered chat template, whose special tokens count
+tokenizer.encode(prompt, add_special=False, parse_special=True)      # a rendered chat template: its special tokens are recognized
 stream = tokenizer.stream_decoder()
 for token in generated:
     print(stream.push(token), end="")
@@ -19,25 +19,25 @@ from typing import Protocol
 from ...support.errors import ModelFileError
 from .vocabulary import TokenKind, Vocabulary
 
-MAX_SPECIAL = 512  # characters of a special token
+MAX_SPECIAL = 512  # characters of a special token: far above real ones; bounds the search in hostile vocabularies
 
 
 class Model(Protocol):
-    """A kind of tokenizer: how texts without special tokens become tokens, and what a normal token says."""
+    """A tokenization algorithm: encodes text without special tokens, and decodes normal tokens."""
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """The tokens of a text; `at_start` where it follows a special token, or nothing."""
+        """Returns the tokens of a text; `at_start` if it is at the beginning or follows a special token."""
 
     def decode(self, token: str) -> bytes:
-        """What a normal token says."""
+        """Returns the bytes that a normal token stands for."""
 
     @property
     def drops_first_space(self) -> bool:
-        """True where the first token of a text begins with a space that was not there."""
+        """True if encoding adds a space before a text, which decoding must drop."""
 
 
 class Tokenizer:
-    """Text to tokens and back."""
+    """Converts text to tokens and back."""
 
     def __init__(self, vocabulary: Vocabulary, model: Model) -> None:
         self.vocabulary = vocabulary
@@ -63,34 +63,37 @@ class Tokenizer:
         return self.vocabulary.ends
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """The tokens of a text. Control tokens spelled in the text count only with `parse_special`: a user's text must not contain any."""
+        """Returns the tokens of a text.
+
+        Control tokens spelled in the text are recognized only with `parse_special`: a user's text must not be able to contain any.
+        """
         text = _whole(text)
-        found = list(self.vocabulary.before) if add_special else []
+        tokens = list(self.vocabulary.before) if add_special else []
         at_start = True
         for piece in self._pieces(text, self._special if parse_special else self._user_defined):
             if isinstance(piece, int):
-                found.append(piece)
+                tokens.append(piece)
                 at_start = True
             else:
-                found += self.model.encode(piece, at_start)
+                tokens += self.model.encode(piece, at_start)
                 at_start = False
-        return found + list(self.vocabulary.after) if add_special else found
+        return tokens + list(self.vocabulary.after) if add_special else tokens
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
-        """The text of tokens; control tokens say nothing unless `special`."""
+        """Returns the text of tokens; control tokens are left out unless `special`."""
         stream = self.stream_decoder(special=special, at_start=True)
         return "".join([stream.push(token) for token in ids]) + stream.finish()
 
     def stream_decoder(self, *, special: bool = False, at_start: bool = False) -> StreamDecoder:
-        """A decoder that takes token after token; `at_start` where they are the first of a text and not an answer to one."""
+        """Returns an incremental decoder; `at_start` if the tokens begin a text, not an answer that continues one."""
         return StreamDecoder(self, special, at_start and self.model.drops_first_space)
 
     def controls(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where control tokens are spelled in a text, from left to right: begin and end."""
+        """Yields the spans of control tokens that are spelled in a text, from left to right."""
         return ((start, start + len(self.vocabulary.tokens[token])) for start, token in self._control.find(text))
 
     def token_bytes(self, token: int, *, special: bool = False) -> bytes:
-        """What a token says: bytes, because a character may need several tokens."""
+        """Returns the bytes that a token stands for (bytes, because a character may take several tokens); empty for control tokens."""
         if not 0 <= token < len(self):
             raise IndexError(f"there is no token {token}: the vocabulary has {len(self)}")
         kind = self.vocabulary.kind(token)
@@ -107,7 +110,7 @@ class Tokenizer:
         return self.model.decode(text) if kind in (TokenKind.NORMAL, TokenKind.UNUSED, TokenKind.BYTE) else raw(text)
 
     def _pieces(self, text: str, known: _Finder) -> Iterator[str | int]:
-        """The text cut at special tokens: what lies between them, and their numbers."""
+        """Splits a text at special tokens: yields the texts between them, and their numbers."""
         at = 0
         for start, token in known.find(text):
             if start > at:
@@ -133,7 +136,7 @@ class Tokenizer:
 
 
 class StreamDecoder:
-    """Text from token after token; the bytes of a character that is not whole yet wait for the next token."""
+    """Decodes token after token; bytes of an incomplete character wait for the next token."""
 
     def __init__(self, tokenizer: Tokenizer, special: bool, drop_space: bool) -> None:
         self._tokenizer = tokenizer
@@ -142,19 +145,19 @@ class StreamDecoder:
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
-        """The text that is certain after one more token."""
+        """Takes one more token; returns the text that is complete now."""
         said = self._tokenizer.token_bytes(token, special=self._special)
         if self._drop_space and said:
             said, self._drop_space = said.removeprefix(b" "), False
         return self._bytes.decode(said)
 
     def finish(self) -> str:
-        """What is left at the end: a replacement character for a character that never became whole."""
+        """Returns the rest at the end: a replacement character if the last character is incomplete."""
         return self._bytes.decode(b"", final=True)
 
 
 class _Finder:
-    """Finds tokens that are spelled in texts: at each place the longest."""
+    """Finds tokens that are spelled in texts; at each position the longest one."""
 
     def __init__(self, vocabulary: Vocabulary, kinds: tuple[TokenKind, ...]) -> None:
         self.ids: dict[str, int] = {}
@@ -164,7 +167,7 @@ class _Finder:
                 raise ModelFileError(f"tokenizer: special token {token} has {len(text)} characters; {MAX_SPECIAL} are allowed")
             if text:
                 self.ids.setdefault(text, token)
-        self.lengths: dict[str, list[int]] = {}  # by the first character: with thousands of such tokens, few lengths are tried
+        self.lengths: dict[str, list[int]] = {}  # lengths by first character: few need trying, even with thousands of special tokens
         for text in self.ids:
             self.lengths.setdefault(text[0], []).append(len(text))
         for first, lengths in self.lengths.items():
@@ -172,7 +175,7 @@ class _Finder:
         self.first = re.compile(f"[{''.join(map(re.escape, self.lengths))}]") if self.lengths else None
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where tokens stand in the text, and which, from left to right."""
+        """Yields (position, token) for each token in the text, from left to right."""
         at = 0
         while self.first is not None and (match := self.first.search(text, at)):
             at = match.start()
@@ -184,12 +187,12 @@ class _Finder:
 
 
 def raw(text: str) -> bytes:
-    """The bytes of a token's text as the file has them."""
+    """Returns the bytes of a token's text as they are in the file."""
     return text.encode(errors="surrogateescape")
 
 
 def _whole(text: str) -> str:
-    """The text with lone surrogates, which no UTF-8 has, replaced."""
+    """Replaces lone surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The words of a model, their kinds, and the tokens with a meaning of their own.
+"""The vocabulary of a model: its tokens, their kinds, and the special tokens.
 
 vocabulary.ids["Ġthe"], vocabulary.tokens[260], vocabulary.kind(0) is TokenKind.CONTROL
 """
@@ -15,7 +15,7 @@ from ...support.record import dataclass
 
 
 class TokenKind(IntEnum):
-    """What a token is, numbered as in GGUF files."""
+    """The kind of a token, numbered as in GGUF files."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -25,7 +25,7 @@ class TokenKind(IntEnum):
     BYTE = 6
 
 
-# Texts by which models end a turn, whatever their files say of them.
+# Tokens that end a turn, even if the model file does not mark them as such.
 ENDS = frozenset(
     (
         "<|eot_id|>",
@@ -45,7 +45,7 @@ ENDS = frozenset(
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by number, and those with a meaning: `before` and `after` are put around a text, `ends` end a generation."""
+    """Tokens by number, and special tokens: `before` and `after` are put around a text, `ends` stop generation."""
 
     tokens: Sequence[str]
     kinds: Sequence[int]
@@ -55,7 +55,7 @@ class Vocabulary:
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     ends: frozenset[int] = frozenset()
-    strip_after: frozenset[int] = field(default=frozenset())  # special tokens that take the white space behind them
+    strip_after: frozenset[int] = field(default=frozenset())  # special tokens that absorb the white space after them
 
     def __post_init__(self) -> None:
         if len(self.kinds) != len(self.tokens):
@@ -66,15 +66,15 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The number of each token."""
+        """The number of each token text."""
         return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
 
     def kind(self, token: int) -> TokenKind:
-        """What a token is; an unknown kind counts as normal."""
+        """Returns the kind of a token; an unknown kind counts as normal."""
         number = int(self.kinds[token])
         return TokenKind(number) if 1 <= number <= 6 else TokenKind.NORMAL
 
     def of_kinds(self, *kinds: TokenKind) -> list[int]:
-        """The tokens of some kinds."""
+        """Returns the tokens of the given kinds."""
         wanted = set(kinds)
         return [i for i, kind in enumerate(self.kinds) if kind in wanted]

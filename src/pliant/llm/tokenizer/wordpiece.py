@@ -1,4 +1,4 @@
-"""WordPiece, as BERT uses it: words without accents and capitals, each cut into the longest tokens from left to right.
+"""WordPiece, as BERT uses it: lowercases words, strips accents, and cuts each word greedily into the longest tokens from left to right.
 
 WordPiece(vocabulary, first="", inner="##").encode("Unaffable!", True)      # un ##aff ##able !
 """
@@ -17,14 +17,14 @@ _IDEOGRAPHS = (
     (0x20000, 0x2A6DF),
     (0x2A700, 0x2B73F),
     (0x2B740, 0x2B81F),
-    (0x2B920, 0x2CEAF),  # as the tokenizers library has it; Unicode's block begins at 2B820
+    (0x2B920, 0x2CEAF),  # as in the `tokenizers` library, for equal tokens; the Unicode block begins at 2B820
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
 
 
 class WordPiece:
-    """The tokens of texts by longest match; `first` and `inner` stand before the first and the other tokens of a word."""
+    """The WordPiece model of a tokenizer; `first` and `inner` are the prefixes of the first and the other tokens of a word."""
 
     drops_first_space = True
 
@@ -37,11 +37,11 @@ class WordPiece:
         self._longest = max(map(len, vocabulary.tokens), default=0)
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """The tokens of a text."""
+        """Returns the tokens of a text."""
         return [token for word in self._words(text) for token in self._tokens(word)]
 
     def decode(self, token: str) -> bytes:
-        """What a token says: a word has a space before it."""
+        """Returns the bytes that a token stands for; a word begins with a space."""
         if self.inner and token.startswith(self.inner):
             return raw(token[len(self.inner) :])
         if self.inner or token.startswith(self.first):
@@ -49,7 +49,7 @@ class WordPiece:
         return raw(token)
 
     def _words(self, text: str) -> Iterator[str]:
-        """Runs of characters between spaces; punctuation and ideographs are words of their own."""
+        """Returns the words of a text: runs between spaces; punctuation characters and ideographs are words of their own."""
         spaced = []
         for c in text:
             if c in "\t\n\r":
@@ -57,16 +57,16 @@ class WordPiece:
             elif c != "\ufffd" and unicodedata.category(c)[0] != "C":
                 spaced.append(" " if c.isspace() else f" {c} " if _is_ideograph(ord(c)) else c)
         plain = "".join(spaced)
-        if self.lowercase:  # which strips accents as well
+        if self.lowercase:  # BERT strips accents exactly when it lowercases
             plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
-            plain = "".join(c.lower() for c in plain)  # one by one: the meaning of a letter must not depend on the next
+            plain = "".join(c.lower() for c in plain)  # per character, as BERT does: str.lower of a word depends on context (final sigma)
         return iter("".join(f" {c} " if _is_punctuation(c) else c for c in plain).split())
 
     def _tokens(self, word: str) -> list[int]:
         unknown = [] if self.vocabulary.unknown is None else [self.vocabulary.unknown]
         if len(word) > self.longest_word:
             return unknown
-        found: list[int] = []
+        tokens: list[int] = []
         start = 0
         while start < len(word):
             prefix = self.inner if start else self.first
@@ -76,9 +76,9 @@ class WordPiece:
                     break
             else:
                 return unknown
-            found.append(token)
+            tokens.append(token)
             start = end
-        return found
+        return tokens
 
 
 def _is_ideograph(code: int) -> bool:
