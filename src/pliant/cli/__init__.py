@@ -1,11 +1,11 @@
-"""The command `pliant`: finds the command, runs it, and turns what went wrong into a message and an exit code.
+"""The command line `pliant`: dispatches to a command, and turns errors into messages and exit codes.
 
     pliant doctor --json
 
-A command is a module of this package, imported when it is asked for, with `arguments(parser)` and `run(options)`; adding one is a file
-and a line of COMMANDS. Answers go to stdout, progress and remarks to stderr.
+A command is a module of this package with `arguments(parser)` and `run(options)`, imported only when it is used. To add one, add a file and
+a line of COMMANDS. Results go to stdout, progress and remarks to stderr.
 
-Exit codes: 0; 1 it ran and failed; 2 wrong usage, a bad or unsupported file; 130 Ctrl-C. A traceback is shown only with PLIANT_DEBUG=1.
+Exit codes: 0 success; 1 failure; 2 wrong usage, or a bad or unsupported file; 130 Ctrl-C. Tracebacks are shown only with PLIANT_DEBUG=1.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import NoReturn, cast
 from .. import __version__
 
 COMMANDS = {
-    "chat": "talk to a language model, or ask it one question",
-    "run": "run a model on arrays, images or random numbers: outputs, time, rate of arithmetic",
-    "compile": "make a .pliant file of a model",
-    "export": "make files of a model that are used without Pliant: a library, a WebAssembly module",
+    "chat": "chat with a language model, or ask it one question",
+    "run": "run a model on arrays, images or random inputs; show its outputs, time and FLOP rate",
+    "compile": "compile a model to a .pliant file",
+    "export": "export a model to files that run without Pliant: a library, C source, a WebAssembly module",
     "check": "compare a model with another runtime, node by node",
-    "doctor": "what Pliant finds on this machine, and what the machine can do",
-    "inspect": "what a model file holds: its contract, its program, its tensors",
-    "bench": "how fast a language model reads and writes, beside a peer and the machine's limits",
-    "cache": "how much compiled code is kept, and a way to remove it",
-    "models": "the language models on this machine, and those that can be fetched by name",
+    "doctor": "show the installation, the CPU features, and the measured peak performance of this machine",
+    "inspect": "show the contents of a model file: its contract, program and tensors",
+    "bench": "measure the speed of a language model or ONNX model, next to other runtimes and the machine's limits",
+    "cache": "show the size of the cache of compiled code, or clear it",
+    "models": "list, download or remove language models",
 }
 
 
 class Usage(Exception):
-    """A command line that means nothing; `help` is a way out."""
+    """An error in the command line; `help` suggests a correct one."""
 
     def __init__(self, what: str, help: str = "") -> None:
         super().__init__(what)
@@ -42,17 +42,17 @@ class Usage(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our manners: a mistake is raised, with the nearest option beside it."""
+    """An argparse parser that raises Usage instead of exiting, and suggests the nearest option."""
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raises what argparse would have printed."""
+        """Raises Usage with the message that argparse would have printed."""
         raise Usage(message, f"`{self.prog} --help` shows the options")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """The options; one that does not exist is named, with what it may have meant."""
+        """Returns the parsed options; raises Usage for an unknown option, with the nearest known one."""
         options, unknown = self.parse_known_args(argv)
         if unknown:
             raise Usage(
@@ -63,14 +63,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, or nothing."""
+    """Returns `did you mean ...?`, or an empty text if no known word is similar."""
     from ..support.resolve import near
 
     return near(word, known)
 
 
 def choose(word: str, known: Sequence[str], what: str) -> str:
-    """`word` if it is one of the known ones."""
+    """Returns `word` if it is one of the known ones; raises Usage otherwise."""
     if word not in known:
         every = "one of " + ", ".join(f"`{k}`" for k in known)
         raise Usage(f"there is no {what} `{word}`", near(word, known) or every)
@@ -78,7 +78,7 @@ def choose(word: str, known: Sequence[str], what: str) -> str:
 
 
 def progress(text: str) -> None:
-    """Says on the terminal what is being done, in place of what was said before; quiet when nobody looks."""
+    """Replaces the progress line on the terminal; does nothing if stderr is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         progress("")
         return 130
-    except BrokenPipeError:  # who reads has gone: nothing is left to be said, also not when Python flushes at its end
+    except BrokenPipeError:  # the reader of the pipe is gone; redirect stdout, so that Python's flush at exit does not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as problem:
@@ -127,20 +127,21 @@ def _help() -> str:
     width = max(map(len, COMMANDS))
     commands = "".join(f"  {name:{width}}  {what}\n" for name, what in COMMANDS.items())
     return (
-        "usage: pliant <command> [options]\n\nA compiler for machine-learning models whose shapes bend.\n\n"
-        f"commands:\n{commands}\noptions:\n  --help     this text, or that of a command: pliant <command> --help\n  --version\n"
+        "usage: pliant <command> [options]\n\nA compiler for machine-learning models with dynamic shapes.\n\n"
+        f"commands:\n{commands}\noptions:\n  --help     show this help, or that of a command: pliant <command> --help\n"
+        "  --version  show the version\n"
     )
 
 
 def _report(problem: Exception) -> int:
-    """Says what went wrong, in our errors' words, and returns the exit code."""
+    """Prints an error to stderr and returns the exit code."""
     if isinstance(problem, Usage):
         print(f"pliant: {problem}" + (f"\nhelp: {problem.help}" if problem.help else ""), file=sys.stderr)
         return 2
     from ..support.errors import Error, ModelFileError, UnsupportedError
 
     if isinstance(problem, Error):
-        caller = ("<", sys.argv[0])  # the call of this command is no place of the user's
+        caller = ("<", sys.argv[0])  # the script `pliant` itself is not a place in the user's code
         problem.places = [(span, note) for span, note in problem.places if not span.file.startswith(caller)]
         print(f"pliant: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, ModelFileError | UnsupportedError) else 1

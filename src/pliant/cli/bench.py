@@ -1,9 +1,9 @@
-"""`pliant bench -m MODEL [--vs llama.cpp]`: how many tokens a language model reads (prefill) and writes (decode) in a second.
+"""`pliant bench -m MODEL [--vs llama.cpp]`: measures prefill and decode speed of a language model in tokens per second.
 (`pliant bench MODEL.onnx`: `bench_onnx.py`.)
 
-Each contestant runs in a process of its own, in alternating rounds; shown are the best round, the median, and which share of the machine's
-limits that is: of its multiply-adds in f32 for reading (quantized products may exceed that), of its memory bandwidth for writing. Nothing
-else should run meanwhile. With the usual settings that takes two or three minutes.
+Each runtime runs in its own process, in alternating rounds. The table shows the best round, the median, and the share of the machine's
+roofline: peak f32 FMA rate for prefill (integer matmuls may exceed it), memory bandwidth for decode. Nothing else should run at the same
+time. With default settings it takes two or three minutes.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from . import Usage, choose, progress
 PEERS = ("llama.cpp",)
 OURS = "pliant"
 _FOLDER = Path(__file__).parent / "contestants"
-Cell = tuple[int, str, str]  # threads, prefill or decode, tokens
-Rates = dict[str, dict[Cell, list[float]]]  # by contestant
+Cell = tuple[int, str, str]  # (threads, "prefill" or "decode", tokens)
+Rates = dict[str, dict[Cell, list[float]]]  # runtime -> measurement -> tokens/s of each round
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument("model_file", nargs="?", metavar="MODEL.onnx", help="an ONNX model, instead of a language model")
-    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N,N", help="of an ONNX model: a dim, or several sizes of it")
-    parser.add_argument("-m", "--model", metavar="MODEL", help="a path, a name of `pliant models list`, or hf:org/repo[:quant]")
-    parser.add_argument("--vs", metavar="PEER", help=f"measure a peer beside: {', '.join(PEERS)}; of ONNX models onnxruntime, openvino")
-    parser.add_argument("--peer-python", metavar="PATH", help="the Python that has the peer (else PLIANT_PEER_PYTHON, else this one)")
-    parser.add_argument("--threads", default=None, metavar="N,N", help="numbers of threads (else one, and all)")
-    parser.add_argument("--prompt", default="16,128,512", metavar="N,N", help="tokens of the prompts that are read")
-    parser.add_argument("--context", default="0,512,2048", metavar="N,N", help="tokens before those that are written")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each contestant runs")
-    parser.add_argument("--seconds", type=float, default=0.5, metavar="S", help="how long each number is measured in a round")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N,N", help="value of a dim of an ONNX model, or several values")
+    parser.add_argument("-m", "--model", metavar="MODEL", help="a path, a name from `pliant models list`, or hf:org/repo[:quant]")
+    parser.add_argument("--vs", metavar="PEER", help=f"also measure this runtime: {', '.join(PEERS)}; for ONNX: onnxruntime, openvino")
+    parser.add_argument("--peer-python", metavar="PATH", help="Python that has the peer (default: PLIANT_PEER_PYTHON, or this one)")
+    parser.add_argument("--threads", default=None, metavar="N,N", help="numbers of threads (default: one, and all)")
+    parser.add_argument("--prompt", default="16,128,512", metavar="N,N", help="prompt lengths of the prefill measurement, in tokens")
+    parser.add_argument("--context", default="0,512,2048", metavar="N,N", help="context lengths of the decode measurement, in tokens")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="number of runs of each runtime")
+    parser.add_argument("--seconds", type=float, default=0.5, metavar="S", help="duration of each measurement in a round")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures and prints."""
+    """Measures the model and prints the table."""
     if options.rounds < 1 or not options.seconds > 0:
         raise Usage("--rounds and --seconds are more than 0")
     if options.model_file:
@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
     from ..llm.locate import locate
 
     path = locate(options.model or DEFAULT, offline=options.offline, progress=progress)
-    given = {"model": str(path), "prompts": prompts, "contexts": contexts, "seconds": options.seconds}
+    settings = {"model": str(path), "prompts": prompts, "contexts": contexts, "seconds": options.seconds}
     contestants = {OURS: _module("ours"), **({"llama.cpp": [_python(options), str(_FOLDER / "peer_llama_cpp.py")]} if peers else {})}
-    rates, needs, limits = measure(contestants, given, threads, options.rounds)
+    rates, needs, limits = measure(contestants, settings, threads, options.rounds)
     if options.json:
         print(json.dumps(as_json(rates, needs, limits)))
     else:
@@ -69,20 +69,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def numbers(text: str, option: str, low: int) -> list[int]:
-    """The numbers of a list like `16,128`."""
+    """Parses a list like `16,128`; raises Usage if a number is below `low`."""
     try:
-        found = [int(part) for part in text.split(",")]
+        values = [int(part) for part in text.split(",")]
     except ValueError:
         raise Usage(f"{option} is `{text}`; numbers with commas between them are expected") from None
-    if min(found) < low:
+    if min(values) < low:
         raise Usage(f"{option} is `{text}`; the least is {low}")
-    return found
+    return values
 
 
 def measure(
     contestants: dict[str, list[str]], given: dict[str, Any], threads: Sequence[int], rounds: int
 ) -> tuple[Rates, dict[str, float], dict[int, dict[str, float]]]:
-    """All rates of all rounds, what a token needs, and the machine's limits by threads."""
+    """Returns the rates of all rounds, the bytes and operations that a token needs, and the machine's limits by threads."""
     rates: Rates = {name: {} for name in contestants}
     needs: dict[str, float] = {}
     limits: dict[int, dict[str, float]] = {}
@@ -90,10 +90,10 @@ def measure(
         for count in threads:
             for name, command in contestants.items():
                 progress(f"round {number + 1} of {rounds}: {name}, {_threads(count)}")
-                found = child(name, command, {**given, "threads": count})
-                needs = found.get("needs", needs)
+                result = child(name, command, {**given, "threads": count})
+                needs = result.get("needs", needs)
                 for what in ("prefill", "decode"):
-                    for tokens, rate in found[what].items():
+                    for tokens, rate in result[what].items():
                         rates[name].setdefault((count, what, tokens), []).append(rate)
             here = child("limits", _module("limits"), {"threads": count, "seconds": min(1.0, given["seconds"])})
             limits[count] = {k: max(v, limits.get(count, {}).get(k, 0.0)) for k, v in here.items()}
@@ -102,7 +102,7 @@ def measure(
 
 
 def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """What a contestant prints, in a process of its own."""
+    """Runs a worker in its own process and returns the JSON record that it prints; raises Error if it fails."""
     from ..support.errors import Error
 
     places = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]) if name != "llama.cpp" else None
@@ -119,12 +119,12 @@ def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any
         )
     if done.returncode:
         raise Error(f"{name} failed: {lines[-1] if lines else f'exit code {done.returncode}'}", facts=lines[-6:-1])
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> float:
-    """How much of the machine's limit a rate is."""
+    """Returns a rate as a fraction of the machine's limit (roofline)."""
     threads, what, tokens = cell
     if what == "prefill":
         return rate * needs["operations"] / limits[threads]["operations"]
@@ -132,17 +132,17 @@ def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, di
 
 
 def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> str:
-    """The rates for people: best and median, share of the limit, and how many times faster than the peers."""
+    """Formats the rates: best and median, fraction of the limit, and the speedup over each peer."""
     peers = [name for name in rates if name != OURS]
     head = f"{'tokens/s':28} {OURS:>9} {'median':>9} {'of limit':>9}" + "".join(f" {p:>10} {'median':>9} {'times':>6}" for p in peers)
     lines = [head]
-    for cell, found in rates[OURS].items():
+    for cell, ours in rates[OURS].items():
         threads, what, tokens = cell
         label = f"{'prefill' if what == 'prefill' else 'decode after'} {tokens}, {_threads(threads)}"
-        line = f"{label:28} {max(found):9.1f} {statistics.median(found):9.1f} {share(cell, max(found), needs, limits):9.0%}"
+        line = f"{label:28} {max(ours):9.1f} {statistics.median(ours):9.1f} {share(cell, max(ours), needs, limits):9.0%}"
         for peer in peers:
             theirs = rates[peer][cell]
-            line += f" {max(theirs):10.1f} {statistics.median(theirs):9.1f} {max(found) / max(theirs):5.2f}x"
+            line += f" {max(theirs):10.1f} {statistics.median(theirs):9.1f} {max(ours) / max(theirs):5.2f}x"
         lines.append(line)
     lines += [f"{peer}: {means(rates, peer)}" for peer in peers]
     for threads, rate in limits.items():
@@ -153,21 +153,21 @@ def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, flo
 
 
 def means(rates: Rates, peer: str) -> str:
-    """How many times faster than a peer, as geometric means over the lengths."""
-    found: dict[tuple[str, int], list[float]] = {}
+    """Formats the speedup over a peer, as geometric means over the lengths."""
+    speedups: dict[tuple[str, int], list[float]] = {}
     for cell, ours in rates[OURS].items():
-        found.setdefault((cell[1], cell[0]), []).append(max(ours) / max(rates[peer][cell]))
-    parts = [f"{what} {statistics.geometric_mean(times):.2f}x with {_threads(threads)}" for (what, threads), times in found.items()]
+        speedups.setdefault((cell[1], cell[0]), []).append(max(ours) / max(rates[peer][cell]))
+    parts = [f"{what} {statistics.geometric_mean(times):.2f}x with {_threads(threads)}" for (what, threads), times in speedups.items()]
     return "on the geometric mean " + ", ".join(parts)
 
 
 def as_json(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> dict[str, Any]:
-    """The same as data: each measurement with all of its rounds."""
+    """Returns the measurements as data, each with all of its rounds."""
     cells = [
-        {"contestant": name, "threads": cell[0], "what": cell[1], "tokens": int(cell[2]), "tokens_per_second": found}
-        | {"share_of_limit": share(cell, max(found), needs, limits)}
+        {"contestant": name, "threads": cell[0], "what": cell[1], "tokens": int(cell[2]), "tokens_per_second": rounds}
+        | {"share_of_limit": share(cell, max(rounds), needs, limits)}
         for name, by_cell in rates.items()
-        for cell, found in by_cell.items()
+        for cell, rounds in by_cell.items()
     ]
     return {"measurements": cells, "needs": needs, "limits": {str(k): v for k, v in limits.items()}}
 
@@ -187,5 +187,5 @@ def _module(name: str) -> list[str]:
 
 
 def _python(options: argparse.Namespace) -> str:
-    found: str = options.peer_python or os.environ.get("PLIANT_PEER_PYTHON") or sys.executable
-    return found
+    path: str = options.peer_python or os.environ.get("PLIANT_PEER_PYTHON") or sys.executable
+    return path

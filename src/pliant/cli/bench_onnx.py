@@ -1,7 +1,7 @@
-"""`pliant bench MODEL.onnx [--vs onnxruntime,openvino] --dim n=17,128`: milliseconds of a call, for each set of dims, beside peers.
+"""`pliant bench MODEL.onnx [--vs onnxruntime,openvino] --dim n=17,128`: measures the latency of an ONNX model for each set of dims.
 
-Each contestant runs in a process of its own, in alternating rounds; shown are the best call and the median, and how many times faster than
-each peer the best one is. Nothing else should run meanwhile.
+Each runtime runs in its own process, in alternating rounds. The table shows the best and the median call, and the speedup of the best call
+over each peer. Nothing else should run at the same time.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ OURS = "pliant"
 
 
 def dim_sets(options: list[str]) -> list[dict[str, int]]:
-    """Sets of dims from `n=17,128`: the first values of all dims, the second ones, …; a single value is in every set."""
-    given: dict[str, list[int]] = {}
+    """Parses `n=17,128` to sets of dims: the first values of all dims, then the second ones, …; a single value is in every set."""
+    lists: dict[str, list[int]] = {}
     for text in options:
         name, equals, values = (part.strip() for part in text.partition("="))
         parts = values.split(",")
         if not equals or not name.isidentifier() or not all(p.strip().isdigit() for p in parts):
             raise Usage(f"`--dim {text}` is not understood", "write --dim n=128, or --dim n=17,128 for several sizes")
-        given[name] = [int(p) for p in parts]
-    count = max((len(v) for v in given.values()), default=1)
-    for name, values_ in given.items():
+        lists[name] = [int(p) for p in parts]
+    count = max((len(v) for v in lists.values()), default=1)
+    for name, values_ in lists.items():
         if len(values_) not in (1, count):
             raise Usage(
                 f"`--dim {name}` has {len(values_)} values, and another dim {count}", "give one value, or as many as the others have"
             )
-    return [{name: v[k if len(v) > 1 else 0] for name, v in given.items()} for k in range(count)]
+    return [{name: v[k if len(v) > 1 else 0] for name, v in lists.items()} for k in range(count)]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures and prints."""
+    """Measures the model and prints the table."""
     from .bench import _module, _usual_threads, child, numbers
 
     peers = [choose(name.strip(), PEERS, "peer") for name in options.vs.split(",")] if options.vs else []
     sets = dim_sets(options.dim)
     _check(options.model_file, sets)
     threads = (numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads())[-1]
-    given = {"model": options.model_file, "dims": sets, "seconds": options.seconds, "threads": threads}
+    settings = {"model": options.model_file, "dims": sets, "seconds": options.seconds, "threads": threads}
     times: dict[str, list[list[dict[str, float]]]] = {name: [] for name in (OURS, *peers)}
     for number in range(options.rounds):
-        for name, found in times.items():
+        for name, measured in times.items():
             progress(f"round {number + 1} of {options.rounds}: {name}")
-            found.append(child(name, _module("onnx_model"), {**given, "contestant": name})["times"])
+            measured.append(child(name, _module("onnx_model"), {**settings, "contestant": name})["times"])
     progress("")
     rows = [_row(dims, {name: [r[k] for r in rounds] for name, rounds in times.items()}) for k, dims in enumerate(sets)]
     print(json.dumps({"threads": threads, "rows": rows}) if options.json else table(rows, peers, threads))
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(path: str, sets: list[dict[str, int]]) -> None:
-    """The model can be imported, and every dim has a value: said before anything is measured."""
+    """Raises before anything is measured if the model cannot be imported or a dim has no value."""
     from ..frontends.onnx import from_onnx
     from ..graph.node import Tensor
     from .model_options import feeds
@@ -68,13 +68,13 @@ def _check(path: str, sets: list[dict[str, int]]) -> None:
 
 
 def _row(dims: dict[str, int], rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    best = {name: min(r["best"] for r in found) for name, found in rounds.items()}
-    median = {name: statistics.median(r["median"] for r in found) for name, found in rounds.items()}
+    best = {name: min(r["best"] for r in measured) for name, measured in rounds.items()}
+    median = {name: statistics.median(r["median"] for r in measured) for name, measured in rounds.items()}
     return {"dims": dims, "best": best, "median": median, "times": {n: best[n] / best[OURS] for n in best if n != OURS}}
 
 
 def table(rows: list[dict[str, Any]], peers: list[str], threads: int) -> str:
-    """The times for people."""
+    """Formats the times as a table."""
     labels = [", ".join(f"{name} = {n}" for name, n in row["dims"].items()) or "as it is" for row in rows]
     width = max(map(len, (*labels, "milliseconds")))
     lines = [f"{'milliseconds':{width}} {OURS:>10} {'median':>9}" + "".join(f" {p:>12} {'median':>9} {'times':>7}" for p in peers)]

@@ -1,10 +1,10 @@
-"""`pliant chat [PROMPT]`: one question, or a conversation.
+"""`pliant chat [PROMPT]`: answers one question, or holds a conversation.
 
     pliant chat "Why is the sky blue?"
     cat notes.txt | pliant chat "Summarize this."
     pliant chat -m ./model.gguf -s "You are terse."
 
-Answers go to stdout, everything else to stderr. Without a prompt and with a terminal it is a conversation (cli/repl.py).
+Answers go to stdout, everything else to stderr. Without a prompt, on a terminal, it starts a conversation (cli/repl.py).
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "see
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="a question; without one, a conversation. What comes through stdin stands before it"
+        "prompt", nargs="?", metavar="PROMPT", help="a question; without it, start a conversation. Text from stdin is put before it"
     )
     parser.add_argument(
-        "-m", "--model", metavar="MODEL", help="a path, a name of `pliant models list`, or hf:org/repo[:quant]; else smollm2-135m"
+        "-m", "--model", metavar="MODEL", help="a path, a name from `pliant models list`, or hf:org/repo[:quant] (default: smollm2-135m)"
     )
-    parser.add_argument("-s", "--system", metavar="TEXT", help="what the model is told before the conversation")
-    parser.add_argument("--temperature", type=float, metavar="T", help="0 takes the most likely words (else 0.8)")
-    parser.add_argument("--top-k", type=int, metavar="N", help="choose among the N most likely tokens; 0: among all (else 40)")
-    parser.add_argument("--top-p", type=float, metavar="P", help="choose among the tokens that together have this probability (else 0.95)")
+    parser.add_argument("-s", "--system", metavar="TEXT", help="system prompt")
     parser.add_argument(
-        "--min-p", type=float, metavar="P", help="leave out tokens below this share of the most likely one's probability (else 0.05)"
+        "--temperature", type=float, metavar="T", help="sampling temperature; 0: always the most likely token (default: 0.8)"
     )
-    parser.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: say the same less often (else 1)")
-    parser.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same answer")
+    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N most likely tokens; 0: from all (default: 40)")
+    parser.add_argument(
+        "--top-p", type=float, metavar="P", help="sample from the most likely tokens that together have probability P (default: 0.95)"
+    )
+    parser.add_argument("--min-p", type=float, metavar="P", help="drop tokens less likely than P times the most likely one (default: 0.05)")
+    parser.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: make recent tokens less likely (default: 1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed; the same seed gives the same answer")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="end an answer after N tokens")
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end an answer before this text; may be repeated")
-    parser.add_argument("--context", type=int, metavar="N", help="tokens that a conversation may have")
-    parser.add_argument("--cache", metavar="f16 | f32", default="f16", help="how keys and values are kept")
+    parser.add_argument("--context", type=int, metavar="N", help="context length: most tokens of a conversation")
+    parser.add_argument("--cache", metavar="f16 | f32", default="f16", help="data type of the KV cache (default: f16)")
     parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
-    parser.add_argument("--threads", type=int, metavar="N", help="processors to use")
+    parser.add_argument("--threads", type=int, metavar="N", help="number of threads")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
-    parser.add_argument("--stats", action="store_true", help="say how fast it was")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--stats", action="store_true", help="show the speed in tokens per second")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answers a question, or talks."""
+    """Answers the prompt, or starts a conversation."""
     settings = _settings(options)
     prompt = _prompt(options.prompt)
     if prompt is None and options.json:
@@ -72,14 +74,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of a generation, those that were given; checked before a model is loaded."""
+    """Returns the generation options that were set; checks them before the model is loaded, which may take long."""
     from ..llm.sampling import SamplingOptions
     from ..llm.stop import StopStrings
     from ..support.errors import Error
 
-    given = {name: getattr(options, name) for name in SAMPLING if getattr(options, name) is not None}
+    sampling = {name: getattr(options, name) for name in SAMPLING if getattr(options, name) is not None}
     try:
-        SamplingOptions(**given)
+        SamplingOptions(**sampling)
         StopStrings(options.stop)
     except Error as problem:
         raise Usage(problem.what) from None
@@ -89,11 +91,11 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     choose(options.cache, ("f16", "f32"), "kind of cache")
     if options.raw and options.system:
         raise Usage("--raw continues a text, and knows no --system")
-    return {**given, "max_tokens": options.max_tokens, "stop": options.stop}
+    return {**sampling, "max_tokens": options.max_tokens, "stop": options.stop}
 
 
 def _prompt(said: str | None) -> str | None:
-    """What is asked: the text of stdin and the prompt; None for a conversation."""
+    """Returns the text of stdin followed by the prompt; None for a conversation."""
     context = _piped()
     if context is None:
         if said is None and not sys.stdin.isatty():
@@ -103,10 +105,10 @@ def _prompt(said: str | None) -> str | None:
 
 
 def _piped() -> str | None:
-    """What a pipe or a file gives through stdin."""
+    """Returns the text that a pipe or a file gives through stdin; None if stdin is a terminal or missing."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):  # there is none
+    except (AttributeError, OSError, ValueError):  # there is no stdin
         return None
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return None
@@ -151,7 +153,7 @@ def _as_json(lm: LLM, reply: Reply) -> dict[str, Any]:
 
 
 def show(stream: Stream, stats: bool = False) -> None:
-    """Writes an answer as it comes, and why it ended where that was not its own end."""
+    """Prints an answer as it arrives, and a remark if it ended because the context is full."""
     import time
 
     start, first = time.perf_counter(), 0.0
@@ -179,11 +181,11 @@ def _speed(reply: Reply, before: float, after: float) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without control characters: what a model says must not drive the terminal."""
+    """Removes control characters: a model's text must not control the terminal."""
     return "".join(c for c in text if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
 
 
 def remark(text: str) -> None:
-    """Says something that is not part of the answer."""
+    """Prints a remark to stderr, separate from the answer."""
     progress("")
     print(f"pliant: {text}", file=sys.stderr, flush=True)

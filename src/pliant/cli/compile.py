@@ -1,4 +1,4 @@
-"""`pliant compile MODEL -o FILE`: a model as a `.pliant` artifact, which `pliant.load` opens without compiling."""
+"""`pliant compile MODEL -o FILE`: compiles a model to a `.pliant` artifact, which `pliant.load` opens without compiling."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .model_options import add_dims, add_quantize, read_dims, small_feeds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument("model", help="an .onnx or .pliant file")
-    parser.add_argument("-o", "--output", help="the artifact to write; beside the model if not said")
-    parser.add_argument("--target", help="further machines to make code for, T or T,T…; `pliant export --help` shows the names")
+    parser.add_argument("-o", "--output", help="file to write (default: next to the model)")
+    parser.add_argument("--target", help="additional targets, T or T,T…; `pliant export --help` lists the names")
     add_dims(parser)
     add_quantize(parser)
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles, and writes the artifact."""
+    """Compiles the model and writes the artifact."""
     from ..api import compile, program_of
     from ..target import target as find_target
 
@@ -31,13 +31,13 @@ def run(options: argparse.Namespace) -> int:
     file = options.output or str(Path(options.model).with_suffix(".pliant"))
     targets = options.target.split(",") if options.target else []
     for name in targets:
-        find_target(name)  # a wrong name is told before the model is read, which may take long
+        find_target(name)  # report a wrong name before reading the model, which may take long
     progress(f"compiling {options.model}")
     start = time.perf_counter()
     program = program_of(options.model)
     source = _quantized(program, options.quantize)
     executable = compile(source, dims=dims)
-    executable.save(file, targets=targets)  # which compiles for the further ones
+    executable.save(file, targets=targets)  # also compiles for the additional targets
     seconds = time.perf_counter() - start
     facts = {"file": file, "bytes": Path(file).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}
     errors = _errors(program, source, dims) if options.quantize else []
@@ -58,10 +58,10 @@ def _quantized(program: Any, weights: str | None) -> Any:
 
 
 def _errors(program: Any, source: Any, dims: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """How far the outputs are off, on random inputs of a small shape."""
+    """Returns the quantization error of each output, on random inputs of a small shape."""
     from ..graph.node import Tensor
     from ..quantized import quantization_errors
 
     inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
-    given = small_feeds(inputs, dims)
-    return [(e.name, e.largest, e.relative) for e in quantization_errors(program, source, given)]
+    arrays = small_feeds(inputs, dims)
+    return [(e.name, e.largest, e.relative) for e in quantization_errors(program, source, arrays)]

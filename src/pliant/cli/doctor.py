@@ -1,6 +1,6 @@
-"""`pliant doctor`: what Pliant finds on this machine, and what the machine can do.
+"""`pliant doctor`: shows the installation, the CPU, and its measured peak performance.
 
-Nothing here may fail because something is missing: what is wrong becomes a line under the facts, with a way out, and the exit code 1.
+It must not fail because something is missing: each problem becomes a line with a suggestion, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .facts import Facts, known_facts, measured
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
-    parser.add_argument("--no-measure", action="store_true", help="leave out the rates, which take a second or two to measure")
+    """Declares the command's options."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--no-measure", action="store_true", help="skip the performance measurements, which take a second or two")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(facts: Facts) -> str:
-    """The facts for people."""
+    """Formats the facts and problems."""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
     lines = []
     for name, value in rows(facts.found):
@@ -46,7 +46,7 @@ def text(facts: Facts) -> str:
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each fact's name and its text."""
+    """Returns the name and the text of each fact."""
     python, llvm, machine, threads = found["python"], found["llvmlite"], found["target"], found["threads"]
     cache, rates = found["code_cache"], found["measured"]
     lines = [
@@ -80,7 +80,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def by_threads(rates: dict[str, float], unit: str) -> str:
-    """`98.1 GFLOP/s on 1 thread, 196 GFLOP/s on 2`."""
+    """Returns `98.1 GFLOP/s on 1 thread, 196 GFLOP/s on 2`."""
     first, *others = rates.items()
     parts = [f"{per_second(first[1], unit)} on {first[0]} thread", *(f"{per_second(rate, unit)} on {count}" for count, rate in others)]
     return ", ".join(parts)

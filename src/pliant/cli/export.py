@@ -1,4 +1,4 @@
-"""`pliant export MODEL --target T -o DIR`: a model as files that are used without Pliant: a library, a WebAssembly module."""
+"""`pliant export MODEL --target T -o DIR`: exports a model to files that run without Pliant: a library, C source, a WebAssembly module."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .model_options import add_dims, add_quantize, read_dims
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument("model", help="an .onnx or .pliant file")
-    parser.add_argument("--target", required=True, help="the machine that runs it, by a name of the table below")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write to")
-    parser.add_argument("--name", help="what files and functions are called by; the model's name if not said")
+    parser.add_argument("--target", required=True, help="target machine, a name from the table below")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
+    parser.add_argument("--name", help="base name of the files and functions (default: the model's name)")
     add_dims(parser)
     add_quantize(parser)
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = targets_text()
 
 
 def targets_text() -> str:
-    """The table of target names, for people to read."""
+    """Returns the table of target names for the help text."""
     from ..target import OSES, TABLE
 
     rows = [(row.form, ", ".join(row.examples), row.means) for row in TABLE]
@@ -34,7 +34,7 @@ def targets_text() -> str:
     lines = [f"  {form:{widths[0]}}  {examples:{widths[1]}}  {means}" for form, examples, means in rows]
     return "\n".join(
         [
-            "targets: a name, then +FEATURE as LLVM spells it, then @OS (this machine's if not said)",
+            "targets: a name, then +FEATURE as LLVM spells it, then @OS (default: that of this machine)",
             *lines,
             f"  @OS         {', '.join(OSES)}",
         ]
@@ -42,12 +42,12 @@ def targets_text() -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles, and writes the files."""
+    """Compiles the model and writes the files."""
     from ..api import program_of
     from ..exporting import export
     from ..target import target
 
-    machine = target(options.target)  # before the model is read, which may take long
+    machine = target(options.target)  # report a wrong name before reading the model, which may take long
     dims = read_dims(options.dim)
     progress(f"compiling {options.model} for {machine}")
     start = time.perf_counter()

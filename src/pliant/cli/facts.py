@@ -1,4 +1,4 @@
-"""The facts that `pliant doctor` shows, collected one by one; what cannot be found out is a problem, never an exception."""
+"""Collects the facts that `pliant doctor` shows; a fact that cannot be determined becomes a problem, never an exception."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Facts:
-    """What was found, ready for JSON, and what is wrong: each problem with a way out."""
+    """The facts, ready for JSON, and the problems as pairs (problem, suggestion)."""
 
     found: dict[str, Any] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
 
     def attempt(self, find: Callable[[], T]) -> T | None:
-        """What `find` finds; one of our errors is a problem instead."""
+        """Returns the result of `find`; records an Error as a problem and returns None."""
         try:
             return find()
         except Error as error:
@@ -37,7 +37,7 @@ class Facts:
 
 
 def known_facts() -> Facts:
-    """Everything that is found out without running anything."""
+    """Returns all facts that need no measurement."""
     facts = Facts()
     facts.found = {
         "pliant": __version__,
@@ -60,7 +60,7 @@ def known_facts() -> Facts:
 
 
 def measured(facts: Facts) -> None:
-    """Adds the rates of one thread and of all, where code can be made and run."""
+    """Adds the measured rates of one thread and of all threads, if code can be compiled and run."""
     threads = facts.found["threads"]
     if facts.found["numpy"] is None or facts.found["target"] is None or threads is None:
         return
@@ -154,7 +154,7 @@ def _code_cache(facts: Facts) -> dict[str, Any]:
 
 
 def not_writable(folder: Path) -> str:
-    """Why files cannot be made in `folder` (which may not exist yet); nothing if they can. Leaves no trace."""
+    """Returns why files cannot be created in `folder` (which may not exist yet), or an empty text if they can; leaves no files behind."""
     import tempfile
 
     at = folder

@@ -1,4 +1,4 @@
-"""Images as inputs of a model: numbers from 0 to 1 in the layout of the input, in its size where that is known, else in their own.
+"""Reads images as model inputs: values from 0 to 1 in the layout of the input, resized if the input has a fixed size.
 
 read_picture("photo.jpg", f32[1, 3, height, width], {"height": 480, "width": 640})      # an array of (1, 3, 480, 640)
 """
@@ -11,11 +11,11 @@ from typing import Any
 from ..support.errors import ModelFileError
 from . import Usage
 
-_MODES = {"1": "L", "3": "RGB", "4": "RGBA"}  # by the number of channels
+_MODES = {"1": "L", "3": "RGB", "4": "RGBA"}  # number of channels -> mode of Pillow
 
 
 def read_picture(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """An image for an input that is `t`: (channels, height, width) or (height, width, channels), with or without a batch of one."""
+    """Reads an image for an input of type `t`: (channels, height, width) or (height, width, channels), with or without a batch dim."""
     import numpy as np
 
     try:

@@ -1,7 +1,6 @@
-"""`pliant inspect FILE`: what a file holds, as text: a `.pliant` artifact, an ONNX model, or the tensors of a
-`.safetensors` file.
+"""`pliant inspect FILE`: shows the contents of a `.pliant` artifact, an ONNX model, or a `.safetensors` file.
 
-Every checksum of an artifact is compared. Nothing of the file is executed.
+It verifies every checksum of an artifact, and executes nothing of the file.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ PARTS = ("summary", "program", "layers", "tensors")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument("file", help="an .onnx, .pliant or .safetensors file")
-    parser.add_argument("--show", choices=PARTS, default="summary", help="what of it: the whole in short, or one part in full")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--show", choices=PARTS, default="summary", help="a summary of the file, or one part in full (default: summary)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _inspect_onnx(options: argparse.Namespace) -> int:
-    """Shows a model; answers 2 where something in it is not supported."""
+    """Shows an ONNX model; returns 2 if something in it is not supported."""
     from ..frontends.onnx.summary import onnx_facts, onnx_text
 
     facts = onnx_facts(options.file)
@@ -58,7 +57,7 @@ def _inspect_onnx(options: argparse.Namespace) -> int:
 
 
 def safetensors_facts(path: str) -> dict[str, Any]:
-    """What a safetensors file holds."""
+    """Returns the contents of a safetensors file, ready for JSON."""
     from ..frontends.safetensors import load_safetensors
 
     weights = load_safetensors(path)
@@ -67,22 +66,22 @@ def safetensors_facts(path: str) -> dict[str, Any]:
 
 
 def artifact_facts(file: Container) -> dict[str, Any]:
-    """What an artifact holds; a section that has changed is an error."""
+    """Returns the contents of an artifact, ready for JSON; raises if a section does not have its checksum."""
     for section in file.sections:
         section.check()
-    found: dict[str, Any] = {"file": file.file, "bytes": file.size, "version": file.version, "made_by": file.made_by}
+    facts: dict[str, Any] = {"file": file.file, "bytes": file.size, "version": file.version, "made_by": file.made_by}
     for kind in ("contract", "layers"):
         for section in file.find(kind):
-            found[kind] = _json(file, bytes(section.data))
+            facts[kind] = _json(file, bytes(section.data))
     for section in file.find("program"):
-        found["program"] = bytes(section.data).decode(errors="replace")
-    found["code"] = [{"target": s.name, "bytes": len(s.data), "features": s.facts.get("features", [])} for s in file.find("code")]
+        facts["program"] = bytes(section.data).decode(errors="replace")
+    facts["code"] = [{"target": s.name, "bytes": len(s.data), "features": s.facts.get("features", [])} for s in file.find("code")]
     names = _names(file)
-    found["tensors"] = [
+    facts["tensors"] = [
         {"name": names.get(i, ""), "dtype": s.facts.get("dtype"), "shape": s.facts.get("shape"), "bytes": len(s.data)}
         for i, s in enumerate(file.find("tensor"))
     ]
-    return found
+    return facts
 
 
 def _json(file: Container, data: bytes) -> Any:
@@ -93,13 +92,13 @@ def _json(file: Container, data: bytes) -> Any:
 
 
 def _names(file: Container) -> dict[int, str]:
-    """The name that the program has for each tensor."""
-    found: dict[int, str] = {}
+    """Returns the name of each tensor in the program."""
+    by_tensor: dict[int, str] = {}
     for section in file.find("program"):
         names, literals = section.facts.get("names"), section.facts.get("literals")
         if isinstance(names, dict) and isinstance(literals, list):
-            found |= {literals[n]: name for name, n in names.items() if type(n) is int and 0 <= n < len(literals)}
-    return found
+            by_tensor |= {literals[n]: name for name, n in names.items() if type(n) is int and 0 <= n < len(literals)}
+    return by_tensor
 
 
 def _shown(facts: dict[str, Any], part: str) -> str:

@@ -1,9 +1,9 @@
-"""Options that commands about models share: `--dim` and `-i`, and the arrays that a model is fed with.
+"""Options that model commands share: `--dim`, `-i` and `--quantize`, and the input arrays that they describe.
 
---dim height=480        a value          -i x=photo.jpg    an image: 0..1, in the layout of the input, in its size where that is known
+--dim height=480        a value          -i x=photo.jpg    an image: 0..1, in the layout of the input, resized if the input has a size
 --dim height=1..1280    a range          -i x=x.npy        an array
---dim width=height      the same dim     -i x=zeros        zeros, or random (which is what is not said)
-                                         -i rate=16000     one number everywhere
+--dim width=height      the same dim     -i x=zeros        zeros, or random (the default)
+                                         -i rate=16000     the same number in every element
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from .images import read_picture
 
 
 def add_dims(parser: argparse.ArgumentParser) -> None:
-    """The option `--dim`."""
+    """Adds the option `--dim`."""
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=VALUE", help="a dim: a value, a range 1..1280, or another dim")
 
 
 def read_dims(options: Sequence[str]) -> dict[str, Any]:
-    """Dims as `pliant.compile` takes them."""
-    found: dict[str, Any] = {}
+    """Parses `--dim` options to the form that `pliant.compile` takes; raises Usage for anything else."""
+    dims: dict[str, Any] = {}
     for text in options:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name.isidentifier() or not value:
             raise Usage(f"`--dim {text}` is not understood", "write --dim height=480, --dim height=1..1280 or --dim width=height")
         low, dots, high = value.partition("..")
         if dots and low.isdigit() and high.isdigit():
-            found[name] = (int(low), int(high))
+            dims[name] = (int(low), int(high))
         elif value.isdigit() or value.isidentifier():
-            found[name] = int(value) if value.isdigit() else value
+            dims[name] = int(value) if value.isdigit() else value
         else:
             raise Usage(f"`{value}` is no value of dim `{name}`", "write a number, a range such as 1..1280, or the name of another dim")
-    return found
+    return dims
 
 
 def add_quantize(parser: argparse.ArgumentParser) -> None:
-    """The option `--quantize`."""
-    parser.add_argument("--quantize", choices=("int8", "int4"), help="weights as codes of 8 or 4 bits; says how far outputs are off")
+    """Adds the option `--quantize`."""
+    parser.add_argument("--quantize", choices=("int8", "int4"), help="quantize weights to 8 or 4 bits, and show the error of the outputs")
 
 
 def small_feeds(inputs: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Any]:
-    """Random arrays for a measurement: dims as they are given, else 32, or what a range has that is nearest."""
+    """Returns random input arrays: with the dims that are set, otherwise 32 or the nearest value in the dim's range."""
     values: dict[str, Any] = {str(d): 32 for t in inputs.values() for d in t.shape if not _is_number(d)}
     for name, value in dims.items():
         values[name] = min(max(32, value[0]), value[1]) if isinstance(value, tuple) else value
@@ -55,20 +55,23 @@ def small_feeds(inputs: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str,
 
 
 def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Where each input comes from, as it was written."""
-    found = dict.fromkeys(names, "random")
+    """Parses `-i` options: the source of each input as text; `random` for inputs without one."""
+    sources = dict.fromkeys(names, "random")
     for text in options:
         name, equals, source = text.partition("=")
         if not equals:
             name, source = (names[0] if len(names) == 1 else ""), text
-        if name not in found:
+        if name not in sources:
             raise Usage(f"the model has no input `{name or text}`", f"its inputs are {', '.join(names)}: write -i {names[0]}=x.npy")
-        found[name] = source
-    return found
+        sources[name] = source
+    return sources
 
 
 def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any]) -> dict[str, Any]:
-    """An array for each input (by name: its annotation); dims come from the options, and from files."""
+    """Returns an array for each input (a map from name to annotation); dims come from the options and from the shapes of files.
+
+    Raises Usage if a dim has no value, or two.
+    """
     known = dict.fromkeys(str(d) for t in inputs.values() for d in t.shape if not _is_number(d))
     unknown = next((name for name in dims if name not in known), None)
     if unknown is not None:
@@ -88,7 +91,7 @@ def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[s
 
 
 def _is_made(source: str) -> bool:
-    """Whether an input is no file: random numbers, or one number everywhere."""
+    """True if a source is not a file: random numbers, or one number for all elements."""
     try:
         return source in ("random", "zeros") or float(source) is not None
     except ValueError:

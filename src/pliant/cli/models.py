@@ -1,4 +1,4 @@
-"""`pliant models list | pull NAME | rm NAME`: the language models on this machine, and those that can be fetched by name."""
+"""`pliant models list | pull NAME | rm NAME`: lists, downloads and removes language models."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ACTIONS = ("list", "pull", "rm")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
-    parser.add_argument("action", metavar="list | pull | rm", help="show the models; fetch one; remove one")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a name that `list` shows, or hf:org/repo[:quant]")
+    """Declares the command's options."""
+    parser.add_argument("action", metavar="list | pull | rm", help="list: show all models; pull: download one; rm: remove one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a name from `list`, or hf:org/repo[:quant]")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows, fetches or removes models."""
+    """Lists, downloads or removes models."""
     action = choose(options.action, ACTIONS, "action")
     if (action == "list") != (options.name is None):
         raise Usage(f"`pliant models {action}` takes {'no' if action == 'list' else 'one'} name")
@@ -30,23 +30,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = _known()
+    models = _known()
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(models))
         return 0
-    width = max(len(model["name"]) for model in found)
-    for model in found:
+    width = max(len(model["name"]) for model in models)
+    for model in models:
         state = str(model["path"]) if model["here"] else "not fetched"
         print(f"{model['name']:{width}}  {in_bytes(model['bytes']):>8}  {model['licence'] or '':10}  {state}")
     return 0
 
 
 def _known() -> list[dict[str, Any]]:
-    """The catalog, then what the Hugging Face cache has."""
+    """Returns the models of the catalog, then those in the Hugging Face cache."""
     from ..llm import hub
     from ..llm.catalog import CATALOGUE
 
-    found: list[dict[str, Any]] = [
+    models: list[dict[str, Any]] = [
         {"name": m.name, "title": m.title, "licence": m.licence, "bytes": m.size, "here": m.is_here(), "path": str(m.path())}
         for m in CATALOGUE.values()
     ]
@@ -57,9 +57,9 @@ def _known() -> list[dict[str, Any]]:
             (snapshot / part).stat().st_size for part in hub.parts(path.relative_to(snapshot).as_posix()) if (snapshot / part).exists()
         )
         name = f"hf:{repo}/{path.relative_to(snapshot).as_posix()}"
-        if name not in {model["name"] for model in found}:  # the same file of several snapshots
-            found.append({"name": name, "title": path.stem, "licence": None, "bytes": size, "here": True, "path": str(path)})
-    return found
+        if name not in {model["name"] for model in models}:  # several snapshots may have the same file
+            models.append({"name": name, "title": path.stem, "licence": None, "bytes": size, "here": True, "path": str(path)})
+    return models
 
 
 def _pull(options: argparse.Namespace) -> int:

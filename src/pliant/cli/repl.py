@@ -1,7 +1,7 @@
-"""The conversation of `pliant chat`: reads what the user types, shows the answers.
+"""The interactive loop (REPL) of `pliant chat`: reads the user's input and prints the answers.
 
-A line that ends in a backslash goes on in the next one; three double quotes begin and end a text of several lines. Ctrl-C stops an answer
-and not the program, Ctrl-D ends it.
+A line that ends in a backslash continues on the next one; three double quotes begin and end a text of several lines. Ctrl-C stops an
+answer but not the program; Ctrl-D ends the program.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..support.errors import Error
 from .chat import remark, show
 
 QUOTES = '"""'
-HELP = """/help              this text
-/reset             begin anew; the system prompt stays
-/system [TEXT]     show the system prompt, or begin anew with another one
-/again             answer the last question once more
-/history           what was said so far
-/stats             say how fast answers are, or stop saying so
-/quit              end (Ctrl-D does so, too)
-A line that ends in \\ goes on in the next one; \"\"\" begins and ends a text of several lines. Ctrl-C stops an answer."""
+HELP = """/help              show this help
+/reset             start over; the system prompt stays
+/system [TEXT]     show the system prompt, or start over with another one
+/again             answer the last question again
+/history           show the conversation
+/stats             switch the display of tokens per second on or off
+/quit              quit (also Ctrl-D)
+A line that ends in \\ continues on the next one; \"\"\" begins and ends a text of several lines. Ctrl-C stops an answer."""
 
 
 class Talk:
-    """A conversation at the terminal."""
+    """A conversation on the terminal."""
 
     def __init__(self, lm: LLM, system: str | None, settings: dict[str, Any], stats: bool) -> None:
         self.session = Session(lm, system, remark)
@@ -37,7 +37,7 @@ class Talk:
         self.running = True
 
     def turn(self, text: str) -> None:
-        """One thing that the user said: a command or a question."""
+        """Handles one input of the user: a command or a question."""
         if not text.strip():
             return
         if text.startswith("/"):
@@ -46,7 +46,7 @@ class Talk:
             self.ask(text)
 
     def ask(self, text: str) -> None:
-        """Answers; what goes wrong with one answer does not end the conversation."""
+        """Prints the answer to a question; an error does not end the conversation."""
         try:
             show(self.session.stream(text, **self.settings), self.stats)
         except KeyboardInterrupt:
@@ -97,14 +97,14 @@ class Talk:
 
     def _stats(self, _: str) -> None:
         self.stats = not self.stats
-        remark(f"how fast answers are is {'said' if self.stats else 'not said any more'}")
+        remark(f"tokens per second are {'shown' if self.stats else 'no longer shown'}")
 
     def _quit(self, _: str) -> None:
         self.running = False
 
 
 def talk(lm: LLM, system: str | None, settings: dict[str, Any], stats: bool) -> int:
-    """Talks until the user ends it."""
+    """Runs a conversation until the user ends it; returns the exit code."""
     _line_editing()
     remark(f"{lm.name}, context of {lm.context} tokens; /help shows the commands")
     conversation = Talk(lm, system, settings, stats)
@@ -121,7 +121,7 @@ def talk(lm: LLM, system: str | None, settings: dict[str, Any], stats: bool) -> 
 
 
 def read() -> str:
-    """What the user types, of one line or several."""
+    """Reads one input of the user, of one or several lines."""
     line = _line("> ")
     if line.startswith(QUOTES):
         return _quoted(line.removeprefix(QUOTES))
@@ -143,7 +143,7 @@ def _quoted(first: str) -> str:
 def _line(prompt: str) -> str:
     if sys.stdout.isatty():
         return input(prompt)
-    print(prompt, end="", file=sys.stderr, flush=True)  # stdout has nothing but answers
+    print(prompt, end="", file=sys.stderr, flush=True)  # stdout is only for answers
     return input()
 
 
@@ -153,6 +153,6 @@ def _words(text: str) -> tuple[str, str]:
 
 
 def _line_editing() -> None:
-    """Arrows and history for `input`, where Python has them."""
+    """Enables line editing and history for `input`, if Python has readline."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401

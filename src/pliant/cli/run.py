@@ -1,4 +1,4 @@
-"""`pliant run MODEL`: a model on arrays, images, random numbers or zeros: its outputs, the time, and the rate of arithmetic."""
+"""`pliant run MODEL`: runs a model on arrays, images, random numbers or zeros; shows its outputs, time and FLOP rate."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .model_options import add_dims, add_quantize, feeds, read_dims, read_inputs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Declares the command's options."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     add_dims(parser)
     add_quantize(parser)
     help_ = "a .npy file, an image, random, zeros or a number"
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help=help_)
-    parser.add_argument("-o", "--output", help="writes the outputs to an .npz file")
-    parser.add_argument("--repeat", type=int, default=5, help="how many times it is run for the time; the best counts")
-    parser.add_argument("--threads", type=int, help="how many threads compute")
-    parser.add_argument("--profile", action="store_true", help="the time of each kernel")
-    parser.add_argument("--fallback", action="store_true", help="operators that are not supported run in Python")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("-o", "--output", help="write the outputs to this .npz file")
+    parser.add_argument("--repeat", type=int, default=5, help="number of timed runs; the best time is shown (default: 5)")
+    parser.add_argument("--threads", type=int, help="number of threads")
+    parser.add_argument("--profile", action="store_true", help="show the time of each kernel")
+    parser.add_argument("--fallback", action="store_true", help="run unsupported operators in Python")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the model."""
+    """Runs the model and prints its outputs and timing."""
     import numpy as np
 
     from ..api import compile, program_of
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     program = from_onnx(options.model, fallback=True) if options.fallback else program_of(options.model)
     inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
     dims, sources = read_dims(options.dim), read_inputs(options.input, list(inputs))
-    given = feeds(inputs, sources, dims)
+    arrays = feeds(inputs, sources, dims)
     progress(f"compiling {options.model}")
     exact = program
     if options.quantize:
@@ -48,21 +48,21 @@ def run(options: argparse.Namespace) -> int:
         program = quantize(program, options.quantize)
     executable = compile(program, dims={k: v for k, v in dims.items() if not isinstance(v, int)}, threads=options.threads)
     progress("")
-    found, times = executable.run(given), []
+    results, times = executable.run(arrays), []
     for _ in range(options.repeat):
         start = time.perf_counter()
-        found = executable.run(given)
+        results = executable.run(arrays)
         times.append(time.perf_counter() - start)
     if options.output:
-        np.savez(options.output, **found)
-    operations = executable.cost(**executable.symbols_of(given)).operations
-    facts = {"outputs": [_facts(n, a) for n, a in found.items()], "seconds": min(times), "operations": operations}
+        np.savez(options.output, **results)
+    operations = executable.cost(**executable.symbols_of(arrays)).operations
+    facts = {"outputs": [_facts(n, a) for n, a in results.items()], "seconds": min(times), "operations": operations}
     if options.quantize:
         from ..quantized import quantization_errors
 
-        for shown, error in zip(facts["outputs"], quantization_errors(exact, program, given, options.threads), strict=True):
+        for shown, error in zip(facts["outputs"], quantization_errors(exact, program, arrays, options.threads), strict=True):
             shown |= {"largest_error": error.largest, "relative_error": error.relative}
-    profile = executable.profile(*given.values()) if options.profile else None
+    profile = executable.profile(*arrays.values()) if options.profile else None
     if options.json:
         print(json.dumps(facts | ({} if profile is None else {"kernels": _kernels(profile)})))
     else:
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kernels(profile: Any) -> list[dict[str, Any]]:
-    """The kernels of a run, those that take the most time first."""
-    found = profile.by_kernel().items()
-    return [{"name": name, "calls": len(all_), "seconds": sum(x.duration for x in all_) / 1e9} for name, all_ in found]
+    """Returns the time of each kernel of a run, the slowest first."""
+    kernels = profile.by_kernel().items()
+    return [{"name": name, "calls": len(all_), "seconds": sum(x.duration for x in all_) / 1e9} for name, all_ in kernels]
 
 
 def _facts(name: str, array: Any) -> dict[str, Any]:

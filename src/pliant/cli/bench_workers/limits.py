@@ -1,4 +1,4 @@
-"""The machine: multiply-adds and bytes read in a second."""
+"""Worker that measures the limits of the machine: peak FMA rate and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def main(given: dict[str, Any]) -> dict[str, float]:
-    """Measures both rates."""
+    """Returns both rates, per second."""
     from ...machine_peak import fma_rate, read_bandwidth
 
     return {

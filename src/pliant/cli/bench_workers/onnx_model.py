@@ -1,6 +1,6 @@
-"""One run of an ONNX model by Pliant or a peer: seconds of the best call and of the median one, for each set of dims.
+"""Worker that measures an ONNX model with Pliant or a peer: seconds of the best and the median call, for each set of dims.
 
-Numbers of dims come from the command line; inputs are random, the same for all contestants. A peer is asked for as its users do.
+Dims come from the command line; inputs are random, the same for all runtimes. A peer runs with its public API and default optimizations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures each set of dims."""
+    """Measures the model for each set of dims."""
     from ...graph.node import Tensor
     from ...program import Program
     from ..model_options import feeds
@@ -24,11 +24,11 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(program, Program)
     inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
     run = {"pliant": _pliant, "onnxruntime": _onnxruntime, "openvino": _openvino}[given["contestant"]](given, program)
-    found = []
+    times = []
     for dims in given["dims"]:
         arrays = list(feeds(inputs, dict.fromkeys(inputs, "random"), dims).values())
-        found.append(_measured(lambda arrays=arrays: run(arrays), given["seconds"]))  # type: ignore[misc]
-    return {"times": found}
+        times.append(_measured(lambda arrays=arrays: run(arrays), given["seconds"]))  # type: ignore[misc]
+    return {"times": times}
 
 
 def _program(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Pliant: how many tokens it reads and writes in a second, and what of the machine a token needs."""
+"""Worker that measures Pliant: prefill and decode rates, and the bytes and operations that a token needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .peer_llama_cpp import DECODED, best
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures everything that is asked for."""
+    """Measures all prompt and context lengths of the record."""
     from ... import __version__
     from ...frontends.gguf import open_gguf
     from ...llm.engine import Engine
@@ -51,12 +51,12 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def needs(file: Any, engine: Any) -> dict[str, float]:
-    """What a token needs: bytes of weights read when one is written, bytes for each token before it, operations when one is read."""
+    """Returns the cost of a token: weight bytes read per decoded token, KV cache bytes per context token, operations per prompt token."""
     matrices = [t for t in file.tensors.values() if len(t.shape) == 2]
     tied = "output.weight" not in file.tensors
     layers = [t for t in matrices if t.name.startswith("blk.")]
     head = [t for t in matrices if t.name == ("token_embd.weight" if tied else "output.weight")]
-    page = engine.cache.keys[0, :, 0]  # of all layers
+    page = engine.cache.keys[0, :, 0]  # one page in all layers
     return {
         "bytes": float(sum(t.size for t in [*layers, *head])),
         "bytes_per_context": 2.0 * page.nbytes / page.shape[-1],

@@ -1,4 +1,4 @@
-"""llama.cpp, through the package llama-cpp-python: how many tokens it reads and writes in a second."""
+"""Worker that measures llama.cpp (package llama-cpp-python): prefill and decode rates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-DECODED = 16  # tokens of a timed run
+DECODED = 16  # tokens per timed run: long enough to time well, short enough that the context length hardly changes
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures everything that is asked for."""
+    """Measures all prompt and context lengths of the record."""
     llama_cpp = import_module("llama_cpp")
     room = max([*given["prompts"], *(c + DECODED + 1 for c in given["contexts"])]) + 1
     lm = llama_cpp.Llama(
@@ -49,17 +49,17 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def best(run: Callable[[], None], seconds: float) -> float:
-    """The shortest of the runs that fit into `seconds`; the first one warms up, and counts only where it takes longer than all of that."""
-    found, runs, end = float("inf"), 0, float("inf")
+    """Returns the time of the fastest run within `seconds`; the first run is a warm-up, and counts only if it alone takes longer."""
+    fastest, runs, end = float("inf"), 0, float("inf")
     while runs < 3 or time.perf_counter() < end:
         begin = time.perf_counter()
         run()
         took, runs = time.perf_counter() - begin, runs + 1
         if runs == 1 and took > seconds:
             return took
-        found = min(found, took) if runs > 1 else found
+        fastest = min(fastest, took) if runs > 1 else fastest
         end = begin + took + seconds if runs == 1 else end
-    return found
+    return fastest
 
 
 if __name__ == "__main__":
