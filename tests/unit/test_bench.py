@@ -12,7 +12,7 @@ import pytest
 from tiny_models import tiny_file
 
 import pliant
-from pliant.cli import Usage
+from pliant.cli import Usage, bench
 from pliant.cli.bench import as_json, child, means, numbers, share, table
 from pliant.cli.bench_workers.peer_llama_cpp import best
 
@@ -88,6 +88,12 @@ def test_a_contestant_that_is_missing_or_fails() -> None:
         child("pliant", [sys.executable, "-c", "raise ValueError('bad luck')"], {})
     with pytest.raises(Usage, match="cannot be run"):
         child("llama.cpp", ["/no/such/python"], {})
+
+
+def test_the_worker_of_a_peer_is_run_by_its_path() -> None:
+    """A peer may need another Python, which cannot import Pliant: so its worker is a file, not a module."""
+    done = subprocess.run([sys.executable, str(bench._FOLDER / "peer_llama_cpp.py")], capture_output=True, text=True)
+    assert "IndexError" in done.stderr  # it was found and ran: there is no record among its arguments
 
 
 def test_a_whole_run() -> None:

@@ -22,7 +22,7 @@ from . import Usage, choose, progress
 
 PEERS = ("llama.cpp",)
 OURS = "pliant"
-_FOLDER = Path(__file__).parent / "contestants"
+_FOLDER = Path(__file__).parent / "bench_workers"
 Cell = tuple[int, str, str]  # (threads, "prefill" or "decode", tokens)
 Rates = dict[str, dict[Cell, list[float]]]  # runtime -> measurement -> tokens/s of each round
 
