@@ -1,4 +1,4 @@
-"""Pliant: a compiler for machine-learning models whose shapes bend.
+"""Pliant: a compiler for machine-learning models with symbolic (dynamic) shapes.
 
     from pliant import Out, Tensor, dim, f32, kernel
     n = dim("n")
@@ -10,7 +10,7 @@
 
     double(np.ones(5, np.float32))
 
-Names are imported when they are first used, so that `import pliant` costs next to nothing.
+Names are imported lazily, when they are first used, so that `import pliant` is fast.
 """
 
 from importlib import import_module

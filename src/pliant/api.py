@@ -1,11 +1,11 @@
-"""What users call: the decorators, `compile`, `parse`.
+"""The main user API: the decorators `kernel` and `function`, and `compile` and `parse`.
 
 @kernel
 def scale(x: Tensor[f32, n], y: Out[f32, n]) -> None:
     for i in range(n):
         y[i] = x[i] * 2.0
 
-scale(x)                        # compiled at the first call, kept
+scale(x)                        # compiled at the first call
 f = pliant.compile(scale)       # an Executable, with its contract
 """
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Callable:
-    """What kernels and functions have in common: they are compiled at the first call."""
+    """Base of Kernel and Function: compiled at the first call with arrays."""
 
     def __init__(self, fn: Callable[..., Any] | None, name: str) -> None:
         self.__name__ = name
@@ -51,7 +51,7 @@ class _Callable:
         self._executable: Executable | None = None
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Result:
-        """Runs natively; outputs are returned, or written to `out`. Inside of a module's `forward` it becomes a part of the graph."""
+        """Runs the compiled program; returns the outputs, or writes them to `out`. In the `forward` of a module it emits a graph node."""
         for a in args:
             if isinstance(a, Value):
                 emitted: Result = self._inside(args)
@@ -67,7 +67,7 @@ class _Callable:
 
 
 class Kernel(_Callable):
-    """A loop program with a name: callable with arrays, and from graph functions."""
+    """A loop program made by `@kernel`: callable with arrays, and from graph functions."""
 
     def __init__(self, func: Func, fn: Callable[..., Any] | None = None) -> None:
         super().__init__(fn, func.name)
@@ -75,7 +75,7 @@ class Kernel(_Callable):
         self.callee: Callee = callee_of(func)
 
     def unproved_accesses(self) -> list[Access]:
-        """The accesses of the kernel that nothing shows to be in range; `checked=True` finds those that are not, while it runs."""
+        """Returns the memory accesses that cannot be proven in bounds; `compile(…, checked=True)` checks them at run time."""
         return Program.of_kernel(self.func).unproved_accesses()
 
     def _inside(self, args: tuple[Any, ...]) -> Any:
@@ -90,7 +90,7 @@ class Kernel(_Callable):
 
 
 class Function(_Callable):
-    """A graph function with a name: callable with arrays, and from other graph functions."""
+    """A graph function made by `@function`: callable with arrays, and from other graph functions."""
 
     def __init__(self, graph: GraphFunction, fn: Callable[..., Any] | None = None) -> None:
         super().__init__(fn, graph.name)
@@ -111,14 +111,14 @@ def kernel(fn: Callable[..., Any]) -> Kernel: ...
 @overload
 def kernel(*, scheduled: bool = False) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(fn: Callable[..., Any] | None = None, *, scheduled: bool = False) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Makes a loop program of a Python function; with `scheduled=True` it is compiled exactly as it stands."""
+    """Parses a Python function as a loop program; with `scheduled=True` its loops are compiled as written, without default schedules."""
     if fn is None:
         return lambda f: _designed(lambda: _make_kernel(f, scheduled))
     return _designed(lambda: _make_kernel(fn, scheduled))
 
 
 def _designed(make: Callable[[], T]) -> T:
-    """What `make` gives; a user's mistake is raised without the frames of the compiler, which `PLIANT_DEBUG=1` keeps."""
+    """Returns `make()`; raises a user's error without the compiler's stack frames, unless `PLIANT_DEBUG=1`."""
     try:
         return make()
     except Error as error:
@@ -138,7 +138,7 @@ def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
 
 
 def function(fn: Callable[..., Any]) -> Function:
-    """Makes a graph function of a Python function."""
+    """Parses a Python function as a graph function."""
     from .graph.parse import parse_function
     from .graph.verify import verify
 
@@ -159,9 +159,9 @@ def compile(
     cache: bool = True,
     decisions: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """Compiles a kernel, a function or a Program into one executable for every shape of its contract.
+    """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
 
-    `decisions` are choices of the default schedules, by name: {"c.tile": (6, 2)}. `pliant.explain` lists them, and what they may be.
+    `decisions` override choices of the default schedules, by name: {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains.
     """
     program = program_of(src)
     if dims:
@@ -174,7 +174,7 @@ def compile(
 
 
 def _check_runs_here(machine: Target) -> None:
-    """Code for another machine must not be called."""
+    """Raises UnsupportedError if this machine cannot run code for the target."""
     here = find_target("native")
     missing = sorted(set(machine.features) - set(here.features))
     if machine.arch != here.arch:
@@ -194,7 +194,7 @@ def _check_runs_here(machine: Target) -> None:
 
 
 def program_of(src: Any) -> Program:
-    """The program that `src` stands for."""
+    """Returns the program of a kernel, function, schedule, module or file; raises Error for other objects."""
     match src:
         case Program():
             return src
@@ -206,12 +206,12 @@ def program_of(src: Any) -> Program:
             return Program.of_kernel(src)
         case GraphFunction():
             return Program.of(src)
-    schedules = sys.modules.get("pliant.schedule.schedule")  # who has a Schedule has loaded it
+    schedules = sys.modules.get("pliant.schedule.schedule")  # a Schedule object exists only if the module is imported
     if schedules is not None and isinstance(src, schedules.Schedule):
         return Program.of_kernel(src.func)
-    made = src.to_program() if hasattr(src, "to_program") else None  # an nn.Module
-    if isinstance(made, Program):
-        return made
+    traced = src.to_program() if hasattr(src, "to_program") else None  # an nn.Module
+    if isinstance(traced, Program):
+        return traced
     if isinstance(src, str | os.PathLike):
         return _program_of_file(os.fspath(src))
     raise Error(
@@ -221,7 +221,7 @@ def program_of(src: Any) -> Program:
     )
 
 
-# Who reads the program of a file, by the end of its name.
+# File extension -> function that reads a program from the file.
 READERS = {".onnx": ".frontends.onnx:from_onnx", ".pliant": ".artifact:read_program"}
 
 
@@ -236,7 +236,7 @@ def _program_of_file(path: str) -> Program:
 
 
 def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-    """The program that printed text stands for; nothing is executed. `constants` are those that `named_constants` gave."""
+    """Parses the text of a program (as `str(program)` prints it) without executing anything; `constants` are its `named_constants`."""
     if not isinstance(text, str):
         help_ = "pass the text that str(program) gives" if not isinstance(text, bytes) else "decode it first: text.decode()"
         raise Error(f"a program is parsed from text, not from an object of type `{type(text).__name__}`", where=caller_span(), help=help_)

@@ -1,19 +1,19 @@
-"""Artifacts: a compiled program as one `.pliant` file, to be loaded without compiling where the machine is the same.
+"""Artifacts: saves a compiled program as one `.pliant` file, and loads it without compiling on the same kind of machine.
 
     f.save("model.pliant")
     f = pliant.load("model.pliant")
 
 A file (runtime/container.py) has a portable part and one part for each target:
 
-    contract   what `f.contract` says, as JSON                         portable
-    program    the text of the program; which tensor each literal is   portable
-    layers     the user's layers that the nodes come from              portable
-    tensor     the bytes of a literal, mapped when they are used       portable
+    contract   `f.contract` as JSON                                    portable
+    program    the text of the program; the tensor of each literal     portable
+    layers     the user's layer that each node comes from              portable
+    tensor     the bytes of a literal, memory-mapped (mmap)            portable
     code       a package: machine code and its interface               one for each target
 
-Where no part fits the machine (or it was made by a Pliant whose binary interface was another), the program is compiled anew, and a
-notice on stderr says so. Everything but the tensors is compared with its checksum when it is read; `verify=True` compares these too.
-Machine code is trusted: load only files of people whose programs you would run; `recompile=True` leaves the code of the file aside.
+If no code part fits the machine (or it is from a Pliant with another binary interface), the program is compiled again, with a notice on
+stderr. Checksums of everything but the tensors are verified on reading; `verify=True` verifies the tensors too. Machine code is trusted:
+load only files from people whose programs you would run. `recompile=True` ignores the code in the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Array = np.ndarray[Any, Any]
 
 
 def fingerprint() -> str:
-    """The binary interface between code and runtime as a text: code that was made for another one is not called."""
+    """Returns a hash of the binary interface between code and runtime; code with another fingerprint is not called."""
     inner = [interface.Input, interface.Output, interface.Symbol, interface.Site, interface.Constant]
     fields = [(r.__name__, [(k, str(v)) for k, v in r.__annotations__.items()]) for r in (Package, interface.Interface, *inner)]
     layout = [(f[0], str(f[1])) for f in Ctx._fields_]
@@ -60,7 +60,7 @@ def fingerprint() -> str:
 
 
 def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets: Sequence[str | Target] = ()) -> None:
-    """Writes an executable, with its code and that for further targets, to a file."""
+    """Writes an executable to a file, with its code and code for additional targets."""
     from . import __version__
     from .pipeline import compile_program
 
@@ -102,27 +102,30 @@ def _refuse_callbacks(function: Function) -> None:
 
 
 def _names(program: Program) -> dict[str, int]:
-    """The number of each literal that the text has by name."""
+    """Returns the index of each literal that the text refers to by name."""
     place = {id(array): number for number, array in enumerate(program.constants)}
     return {name: place[id(array)] for name, array in program.named_constants.items()}
 
 
 def _numbered(literals: Sequence[Array]) -> tuple[list[int], list[Array]]:
-    """For each literal the number of its tensor, and the tensors: memory that several literals share stands once."""
-    found: dict[Any, int] = {}
+    """Returns the tensor index of each literal, and the tensors; literals that share memory share one tensor."""
+    indices: dict[Any, int] = {}
     unique: list[Array] = []
     numbers = []
     for array in literals:
         key = (array.__array_interface__["data"][0], array.shape, array.dtype.name) if array.size else id(array)
-        if key not in found:
-            found[key] = len(unique)
+        if key not in indices:
+            indices[key] = len(unique)
             unique.append(np.ascontiguousarray(array))
-        numbers.append(found[key])
+        numbers.append(indices[key])
     return numbers, unique
 
 
 def _check_text(program: Program, text: str) -> None:
-    """The text must mean the program (its entry may have another name there): whoever compiles it elsewhere has nothing else."""
+    """Raises InternalError unless the text parses back to the same program (up to the name of its entry).
+
+    Other machines compile from the text alone.
+    """
     from .graph.structural import same
     from .loop.structural import canonical_text
 
@@ -138,7 +141,7 @@ def _check_text(program: Program, text: str) -> None:
 def load(
     path: str | os.PathLike[str], threads: int | None = None, *, verify: bool = False, recompile: bool = False
 ) -> Executable:  # fmt: skip
-    """The executable of a `.pliant` file: its code where that is for this machine, else compiled anew, which is said on stderr."""
+    """Loads a `.pliant` file: uses its code if it fits this machine, else compiles the program again, with a notice on stderr."""
     file = container.read(path)
     if verify:
         for section in file.sections:
@@ -166,20 +169,20 @@ def load(
 
 
 def read_program(path: str | os.PathLike[str]) -> Program:
-    """The program of a `.pliant` file, to be compiled for another target or with other dims."""
+    """Returns the program of a `.pliant` file, to be compiled for another target or with other dims."""
     file = container.read(path)
     return _program(file, _literals(file, _only(file, "program")))
 
 
 def _only(file: Container, kind: str) -> Section:
-    found = file.find(kind)
-    if len(found) != 1:
-        raise broken(file.file, f"it has {len(found)} sections `{kind}`, one is expected")
-    return found[0]
+    sections = file.find(kind)
+    if len(sections) != 1:
+        raise broken(file.file, f"it has {len(sections)} sections `{kind}`, one is expected")
+    return sections[0]
 
 
 def _fitting(file: Container, here: Target) -> Section | None:
-    """The code for this very machine, else the code that uses most of what it has, and nothing else."""
+    """Returns the code for exactly this machine, else the code that uses the most features of it and no others; None if there is none."""
     ours = fingerprint()
     best, most = None, -1
     for part in file.find("code"):
@@ -196,7 +199,7 @@ def _fitting(file: Container, here: Target) -> Section | None:
 
 
 def _literals(file: Container, program: Section) -> list[Array]:
-    """The program's literals by number, over the mapped file."""
+    """Returns the literals of the program by index, as views of the mapped file."""
     tensors = [_tensor(s) for s in file.find("tensor")]
     numbers = program.facts.get("literals")
     if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < len(tensors) for n in numbers):
@@ -222,25 +225,25 @@ def _tensor(section: Section) -> Array:
 
 
 def _program(file: Container, literals: Sequence[Array]) -> Program:
-    """The program of the portable part."""
+    """Parses the program of the portable part."""
     section = _only(file, "program")
     names = section.facts.get("names")
     if not isinstance(names, dict) or not all(type(n) is int and 0 <= n < len(literals) for n in names.values()):
         raise broken(file.file, "its program has names for literals that are not there")
     try:
         text = bytes(section.check()).decode()
-        made = Program.parse(text, f"{file.file}:program", {name: literals[n] for name, n in names.items()})
+        program = Program.parse(text, f"{file.file}:program", {name: literals[n] for name, n in names.items()})
     except (Error, ValueError, RecursionError, MemoryError) as problem:
         what = problem.what if isinstance(problem, Error) else str(problem)
         raise broken(file.file, f"its program cannot be read: {what}") from None
-    name = section.name if section.name.isidentifier() else made.entry.name
-    if made.kernel is not None and name == made.entry.name:
-        return made
-    return Program(_with_layers(file, made.entry.with_(name=name)))
+    name = section.name if section.name.isidentifier() else program.entry.name
+    if program.kernel is not None and name == program.entry.name:
+        return program
+    return Program(_with_layers(file, program.entry.with_(name=name)))
 
 
 def _with_layers(file: Container, entry: Function) -> Function:
-    """The function whose nodes know the user's layers again; where the section is missing or another's, they stay without."""
+    """Restores the user's layer names of the nodes; leaves them out if the section is missing or does not match."""
     for section in file.find("layers"):
         try:
             layers = json.loads(bytes(section.check()))

@@ -1,8 +1,8 @@
-"""What is checked when a tensor instruction is declared: that it is well formed, and that its programs and its form agree.
+"""Checks of a user-declared tensor instruction: it is well formed, and its description, implementation and LLVM form agree.
 
-The description and the implementation run in the interpreter, on random numbers and on those at the edges of their types; every element
-has to be the same, bit for bit. (NaNs count as equal: which of its bits an operation keeps is not part of the semantics.) LLVM has to make
-code of an LLVM form, and where this machine has the instruction, that code runs on the same numbers.
+The interpreter runs the description and the implementation on random numbers and on edge cases of their types; every element must be equal,
+bit for bit. (All NaNs count as equal: NaN payloads are not part of the semantics.) LLVM must be able to select code for the LLVM form. If
+this machine has the instruction, that code runs on the same numbers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .target import target as find_target
 from .target.instructions import Instruction
 
 FEATURES = {"x86_64": x86.FEATURES, "aarch64": aarch64.FEATURES, "wasm32": wasm.FEATURES}
-SEEDS = 4  # sets of random numbers that programs are compared on
+SEEDS = 4  # sets of operands on which programs are compared: edge cases only, two mixed sets, random numbers only
 Array = np.ndarray[Any, Any]
 
 
 def check_where(record: Instruction) -> None:
-    """The machine exists, as far as we know machines."""
+    """Raises Error if the architecture or a feature is unknown."""
     if record.arch not in FEATURES:
         raise Error(f"instruction `{record.name}`: there is no architecture `{record.arch}`", help=f"there are {', '.join(FEATURES)}")
     known = FEATURES[record.arch]
@@ -48,7 +48,7 @@ def check_where(record: Instruction) -> None:
 
 
 def check_arguments(name: str, description: Func, implementation: Func) -> None:
-    """Both programs take the same operands, of constant sizes; one of them is written."""
+    """Raises Error unless both programs take the same operands, of constant shapes, and write exactly one of them."""
     shown = [_signature(f) for f in (description, implementation)]
     if shown[0] != shown[1]:
         facts = [f"the description takes {shown[0]}", f"the implementation takes {shown[1]}"]
@@ -70,7 +70,7 @@ def _signature(func: Func) -> str:
 
 
 def check_description(name: str, func: Func) -> None:
-    """What `tensorize` compares programs with: loops of constant extents around one block, which has each operand at one place."""
+    """Raises Error unless `tensorize` can match the description: constant loops around one block, each operand accessed at one place."""
     tile = inner_tile(func.body)
     if tile is None or not tile.loops:
         raise Error(
@@ -96,7 +96,7 @@ def check_description(name: str, func: Func) -> None:
 
 
 def _check_covers(name: str, func: Func, e: Load, loops: dict[Var, For]) -> None:
-    """An operand is exactly the elements that the description touches: no more are there in a program."""
+    """Raises Error unless the description touches all elements of an operand: a matched tile has no others."""
     for i, extent in zip(e.indices, e.buffer.shape, strict=True):
         stop = loops[i].stop if isinstance(i, Var) and i in loops else Const(1, extent.dtype)
         if stop is not extent:
@@ -114,11 +114,11 @@ def _loads(s: Store | Reduce) -> list[Load]:
     return [*written, *(e for v in values for e in walk(v) if isinstance(e, Load))]
 
 
-# Programs against each other.
+# Comparison of programs.
 
 
 def check_same(name: str, description: Func, implementation: Func) -> None:
-    """The implementation computes what the description says."""
+    """Raises Error unless the implementation computes the same as the description, in the interpreter."""
     for seed in range(SEEDS):
         operands = operands_for(description, seed)
         expected, got = ([a.copy() for a in operands] for _ in range(2))
@@ -128,7 +128,7 @@ def check_same(name: str, description: Func, implementation: Func) -> None:
 
 
 def run_on_machine(record: Instruction, implementation: Func) -> None:
-    """The LLVM form computes what the implementation says, on this machine."""
+    """Raises Error unless the LLVM form computes the same as the implementation, on this machine."""
     from .api import compile
 
     native = compile(marked(record, implementation), threads=1)
@@ -145,7 +145,7 @@ def run_on_machine(record: Instruction, implementation: Func) -> None:
 
 
 def operands_for(func: Func, seed: int) -> list[Array]:
-    """Operands for a program: the first seed has only numbers at the edges of their types, later ones some among random ones."""
+    """Returns operands for a program: seed 0 has only edge cases, seeds 1 and 2 have some among random numbers, later seeds none."""
     rng = np.random.default_rng([15, seed])
     return [_numbers(b.dtype, tuple(int(str(e)) for e in b.shape), rng, 1.0 if seed == 0 else 0.25 * (seed < 3)) for b in func.buffers]
 
@@ -165,11 +165,11 @@ def _numbers(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, edg
 
 
 def _compare(name: str, who: str, func: Func, operands: list[Array], expected: list[Array], got: list[Array]) -> None:
-    for b, want, found in zip(func.buffers, expected, got, strict=True):
+    for b, want, actual in zip(func.buffers, expected, got, strict=True):
         bits = f"u{want.itemsize}"
-        same = want.view(bits) == found.view(bits)
+        same = want.view(bits) == actual.view(bits)
         if b.dtype.is_float:
-            same |= np.isnan(want.astype(np.float64)) & np.isnan(found.astype(np.float64))
+            same |= np.isnan(want.astype(np.float64)) & np.isnan(actual.astype(np.float64))
         if same.all():
             continue
         at = tuple(int(n) for n in np.argwhere(~same)[0])
@@ -178,15 +178,15 @@ def _compare(name: str, who: str, func: Func, operands: list[Array], expected: l
         raise Error(
             f"instruction `{name}`: {who} does not compute what it should",
             where=func.span,
-            facts=[f"{shown} is {found[at]!r}, not {want[at]!r}", *inputs],
+            facts=[f"{shown} is {actual[at]!r}, not {want[at]!r}", *inputs],
         )
 
 
-# Forms.
+# LLVM and C forms.
 
 
 def check_form(record: Instruction, func: Func) -> None:
-    """The forms name operands that exist, and LLVM can read its own."""
+    """Raises Error if a form names an unknown operand, or an operand or result of the LLVM form has the wrong size."""
     known = [b.name for b in func.buffers]
     for form in (record.llvm, record.c):
         for name, _ in operands_in(form):
@@ -227,7 +227,7 @@ def _bits(b: Buffer) -> int:
 
 
 def check_with_llvm(record: Instruction, implementation: Func) -> None:
-    """LLVM reads the form, and selects machine code for it."""
+    """Raises Error unless LLVM parses the form and selects machine code for it; remembers success in the code cache."""
     from .codegen.llvm import generate
 
     base = {"x86_64": "llvm:x86-64", "aarch64": "llvm:generic", "wasm32": "wasm"}[record.arch]
@@ -244,12 +244,12 @@ def check_with_llvm(record: Instruction, implementation: Func) -> None:
 
 
 def lines_with(form: str) -> list[str]:
-    """The lines of a form, as facts of an error."""
+    """Returns the lines of a form, as facts of an error."""
     return [line.text for line in lines_of(form)]
 
 
 def marked(record: Instruction, implementation: Func) -> Func:
-    """The implementation as a program of its own, to be compiled as the instruction."""
+    """Returns the implementation as a program whose loop is marked to be compiled as the instruction."""
     loop = only_loop(implementation.body)
     assert isinstance(loop, For)
     body = loop.with_(annotations={**loop.annotations, INSTRUCTION: record.name})

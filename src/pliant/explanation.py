@@ -1,4 +1,4 @@
-"""`pliant.explain(f)`: which rule and which variant each kernel of a compiled program got, for which dims, and why.
+"""`pliant.explain(f)`: shows the schedule rule and the variants of each kernel of a compiled program, for which dims, and why.
 
 >>> print(pliant.explain(pliant.compile(matmul)))
 matmul(a: f32[n, 2048], b: f32[2048, 2048], c: f32[n, 2048])
@@ -7,7 +7,7 @@ matmul(a: f32[n, 2048], b: f32[2048, 2048], c: f32[n, 2048])
   c.tile = 6x4, of 1x1, 1x2, 1x3, … and 23 more: by the model the best of 35 tiles: 29 of 32 registers, …
   c.share = panels, of panels, rows: 32 panels; fewer than 4 do not keep threads busy
 
-The last lines are decisions: `pliant.compile(matmul, decisions={"c.tile": (4, 4), "c.share": "rows"})` makes others.
+The last lines are decisions: `pliant.compile(matmul, decisions={"c.tile": (4, 4), "c.share": "rows"})` overrides them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .runtime.interface import Choice, Interface
 
 
 def explain(src: Any) -> str:
-    """How the kernels of a compiled program (or of what can be compiled) were scheduled, and why."""
+    """Returns a text that says how the kernels of a compiled program were scheduled, and why; compiles `src` if needed."""
     if not isinstance(src, Executable):
         from .api import compile
 
@@ -27,7 +27,8 @@ def explain(src: Any) -> str:
     package = src.package
     parts = [_kernels(package.interface)]
     if package.load is not None:
-        parts += ["when the program is loaded:", _kernels(package.load.interface._replace(layouts=()))]  # they are the same
+        # Both packages have the same layouts, which are shown once.
+        parts += ["when the program is loaded:", _kernels(package.load.interface._replace(layouts=()))]
     return "\n".join(parts)
 
 
@@ -43,6 +44,6 @@ def _kernels(interface: Interface) -> str:
 
 
 def _choice(c: Choice) -> str:
-    """A decision: its value, what it may be, and the cost model's terms."""
+    """Formats a decision: its value, its domain, and the terms of the cost model."""
     why = f": {c.why}" if c.why else ""
     return f"  {c.name} = {c.value}, of {c.domain}{' (another value changes last bits)' if c.reorders else ''}{why}"

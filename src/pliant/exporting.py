@@ -1,12 +1,12 @@
-"""`pliant.export`: a program as files that are used without Pliant, for any target.
+"""`pliant.export`: writes a program as files that run without Pliant, for any target.
 
     pliant.export(model, "aarch64@android", "out/")      # libmodel.so, model.o, model.h, model.json, model.bin
     pliant.export(model, "wasm+simd128", "out/")         # model.wasm, model.json, model.bin
     pliant.export(model, "c:cortex-m7", "out/")          # model.c, model.h
 
-The weights are in one file (`.bin`), already in the layouts that the code reads: what a program computes once from its weights is
-computed here, by the kernels that are scheduled for the target, so that it has the bits that it would have there. `.json` describes the
-program (docs/targets.md): arguments, results, dims, where each constant lies.
+The weights are in one file (`.bin`), already packed in the layouts that the code reads. The load-time computations on weights run here,
+with the kernels that are scheduled for the target, so that the results have the same bits as on the target. `.json` describes the program
+(docs/targets.md): arguments, results, dims, and the offset of each constant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .target import target as find_target
 def export(
     src: Any, target: str | Target, path: str | os.PathLike[str], *, dims: Mapping[str, Any] | None = None, name: str | None = None
 ) -> list[Path]:
-    """Writes a program as files for a target into the folder `path`, and returns them; `name` is what files and functions are called by."""
+    """Writes a program as files for a target into the folder `path`; returns the files. `name` is the base name of files and functions."""
     machine = find_target(target)
     program = program_of(src)
     if dims:
@@ -47,13 +47,13 @@ def export(
 
 
 def identifier(name: str) -> str:
-    """A name as C and file systems take it."""
+    """Returns the name as a valid C identifier and file name."""
     text = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return text if re.match(r"[A-Za-z_]", text) else f"_{text}"
 
 
 def exported(program: Program, machine: Target, name: str) -> Exported:
-    """A program compiled for a target, with its constants, which are computed on this machine."""
+    """Compiles a program for a target; computes its constants on this machine. Raises if it calls functions outside of compiled code."""
     host: tuple[Func, ...] = ()
     if backend_of(machine).writes_host:
         state = compile_as_far_as("emit", program, machine, load_here=True)
@@ -74,7 +74,7 @@ def exported(program: Program, machine: Target, name: str) -> Exported:
 
 
 def _write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Writes files into a folder, each under another name first, so that none is ever half there."""
+    """Writes files into a folder, each to a temporary file that is then renamed, so that no file is ever incomplete."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -1,10 +1,10 @@
-"""What this machine can do at most, measured by loop programs of our own: fused multiply-adds, and reading of memory.
+"""Measures the roofline of this machine with our own loop programs: peak FMA rate and memory read bandwidth.
 
-    fma_rate(1)                # 9.8e10: floating-point operations in a second, on one thread
-    read_bandwidth(2)          # 2.8e10: bytes in a second, on two threads
+    fma_rate(1)                # 9.8e10: floating-point operations per second, on one thread
+    read_bandwidth(2)          # 2.8e10: bytes per second, on two threads
 
-Both are limits to hold other programs against, so the best of the repetitions counts: what disturbs a run only makes it slower.
-A run is short, so that some meet no disturbance even on a busy machine; all runs together take about `seconds`.
+Both are upper limits for other programs, so the best repetition counts: disturbances only make a run slower. A run is short, so that some
+runs are undisturbed even on a busy machine. All runs together take about `seconds`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 chunks = dim("chunks")
 rows = dim("rows")
 
-_READ_ROWS = 8  # accumulators of a reading chunk, enough to hide the latency of an addition
-_PARTS = 8  # of the buffer that is read; a run reads one of them, the next run another
-_CHUNK_BYTES = 1 << 20
-_RUN = 1e-3  # seconds of a run that are timed well, and yet fit into one time slice of a busy system
+_READ_ROWS = 8  # accumulators of a reading chunk: enough to hide the latency of an addition
+_PARTS = 8  # parts of the buffer; each run reads another part, so that caches do not hold it from the previous run
+_CHUNK_BYTES = 1 << 20  # unit of parallel work: small enough to balance threads, large enough to hide its overhead
+_RUN = 1e-3  # seconds of a run: long enough for the clock, short enough for one time slice of a busy system
 
 
 @functools.cache
 def multiply_add(machine: Target) -> Kernel:
-    """Nothing but independent multiply-adds on registers; as many as hide their latency, and no more than there are registers."""
+    """Returns a kernel of independent FMAs on registers: enough accumulators to hide the FMA latency, without spills."""
     lanes = machine.vector_bits // 32
     accumulators = 24 if machine.n_vector_registers >= 32 else 12
     fused = machine.has_fma  # without the instruction, fma would measure its emulation
@@ -60,7 +60,7 @@ def multiply_add(machine: Target) -> Kernel:
 
 @functools.cache
 def read_all(machine: Target) -> Kernel:
-    """Reads every element once and does as little as possible with it: a sum for each lane of each accumulator."""
+    """Returns a kernel that reads every element once and only adds it to an accumulator."""
     lanes = machine.vector_bits // 32
 
     @kernel(scheduled=True)
@@ -82,7 +82,7 @@ def read_all(machine: Target) -> Kernel:
 
 
 def best_time(run: Callable[[], object], seconds: float) -> float:
-    """The shortest of the runs that fit into `seconds`, in seconds; at least three runs."""
+    """Returns the time of the fastest of the runs that fit into `seconds`; makes at least three."""
     best, end, runs = float("inf"), time.perf_counter() + seconds, 0
     while runs < 3 or time.perf_counter() < end:
         begin = time.perf_counter()
@@ -92,14 +92,14 @@ def best_time(run: Callable[[], object], seconds: float) -> float:
 
 
 def fma_rate(threads: int, seconds: float = 0.2) -> float:
-    """Operations in a second (a multiply-add is two) that `threads` threads do in registers, in f32."""
+    """Returns the peak f32 operations per second of `threads` threads; an FMA counts as two."""
     import numpy as np
 
     machine = target("native")
     program = multiply_add(machine)
     f = compile(program, threads=threads)
     accumulators, lanes = (int(str(n)) for n in program.func.buffers[1].shape[1:])
-    count = 8 * threads  # several chunks for a thread: one that lost its core leaves them to the others
+    count = 8 * threads  # several chunks per thread: if a thread loses its core, the others take over
     x, y = np.full((count, 2, lanes), 0.5, np.float32), np.empty((count, accumulators, lanes), np.float32)
 
     def timed(steps: int, seconds: float) -> float:
@@ -112,9 +112,9 @@ def fma_rate(threads: int, seconds: float = 0.2) -> float:
 
 
 def read_bandwidth(threads: int, seconds: float = 0.2) -> float:
-    """Bytes in a second that `threads` threads read from memory: of each part of a large buffer the best run, and of the parts the median.
+    """Returns the bytes per second that `threads` threads read from memory: the median over parts of a large buffer of their best runs.
 
-    A cache may hold on to some of the parts, however large the buffer is; those are not what counts.
+    The median ignores parts that a cache may keep, however large the buffer is.
     """
     import numpy as np
 
@@ -132,7 +132,10 @@ def read_bandwidth(threads: int, seconds: float = 0.2) -> float:
 
 
 def _large_buffer() -> np.ndarray[Any, Any]:
-    """Eight parts, each as large as the last cache, of which every page is there (pages never written would all be one page of zeros)."""
+    """Returns eight parts, each about as large as the last-level cache.
+
+    Every page is written first: the system maps pages that were never written to one shared page of zeros.
+    """
     import numpy as np
 
     machine = target("native")

@@ -1,4 +1,4 @@
-"""Pliant as a backend of ONNX: `prepare`, `run_model`, `run_node`, `supports_device`, as the standard's test suite calls them.
+"""Pliant as an ONNX backend: `prepare`, `run_model`, `run_node`, `supports_device`, as the ONNX test suite calls them.
 
     import pliant.onnx_backend as backend
     y, = backend.run_model(model, [x])
@@ -17,39 +17,39 @@ from .support.errors import Error, ShapeError
 
 
 def compiled(program: Any, threads: int | None = None) -> Any:
-    """A program compiled, as a function from arrays to arrays."""
+    """Compiles a program; returns a function from a list of arrays to a list of arrays."""
     from .api import compile
 
     executable = compile(program, threads=threads)
 
     def run(arguments: list[Any]) -> list[Any]:
-        found = executable(*arguments)
-        return list(found) if isinstance(found, tuple) else [found]
+        results = executable(*arguments)
+        return list(results) if isinstance(results, tuple) else [results]
 
     return run
 
 
 class BackendRep:
-    """A model that is ready to run."""
+    """A prepared model."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The results for inputs in the order of the model, or by name."""
+        """Returns the results for inputs in the order of the model, or by name."""
         names = [i.name for i in self.session.inputs]
         if isinstance(inputs, dict):
             feeds = inputs
         else:
-            given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-            if len(given) != len(names):
-                raise ShapeError(f"{len(given)} inputs are given, the model has {len(names)}", facts=[f"they are {', '.join(names)}"])
-            feeds = dict(zip(names, given, strict=True))
+            arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+            if len(arrays) != len(names):
+                raise ShapeError(f"{len(arrays)} inputs are given, the model has {len(names)}", facts=[f"they are {', '.join(names)}"])
+            feeds = dict(zip(names, arrays, strict=True))
         return tuple(self.session.run(feeds))
 
 
 def is_compatible(model: Any, device: str = "CPU", **kwargs: Any) -> bool:
-    """Whether the model can be imported."""
+    """True if the model can be imported."""
     try:
         prepare(model, device, interpret=True)
     except Error:
@@ -58,29 +58,29 @@ def is_compatible(model: Any, device: str = "CPU", **kwargs: Any) -> bool:
 
 
 def prepare(model: Any, device: str = "CPU", interpret: bool = False, **kwargs: Any) -> BackendRep:
-    """A model that can be run again and again."""
+    """Returns a prepared model that can be run repeatedly; `interpret` runs it in the interpreter."""
     if not supports_device(device):
         raise Error(f"device `{device}` is not supported", help='the device is "CPU"')
     return BackendRep(Session(model, interpreted if interpret else compiled))
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-    """The results of a model for inputs in its order."""
+    """Returns the results of a model for inputs in its order."""
     return prepare(model, device, **kwargs).run(inputs)
 
 
 def run_node(node: Any, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None, **kwargs: Any) -> tuple[Any, ...]:
-    """The results of one node; `opset_version` is the newest one if not said."""
+    """Returns the results of one node; `opset_version` defaults to the newest one."""
     return run_model(_model_of(node, list(inputs), kwargs.pop("opset_version", None)), inputs, device, **kwargs)
 
 
 def supports_device(device: str) -> bool:
-    """Whether programs run on a device: the CPU."""
+    """True for the CPU, the only supported device."""
     return device.split(":")[0] == "CPU"
 
 
 def _model_of(node: Any, inputs: list[Any], version: int | None) -> Any:
-    """A model of one node, its inputs of the types of the arrays."""
+    """Returns a model of one node whose inputs have the types of the arrays."""
     import numpy as np
 
     from .dtype import dtype

@@ -1,10 +1,10 @@
-"""A drop-in for users of onnxruntime: the names they know, over compiled programs.
+"""A drop-in replacement for the Python API of onnxruntime, backed by compiled programs.
 
     import pliant.onnxruntime as ort
     session = ort.InferenceSession("model.onnx")
     y, = session.run(None, {"x": x})
 
-Options that mean nothing here are accepted, and said once.
+Options without effect are accepted, with one warning each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _say_once(text: str) -> None:
 
 
 class _Options:
-    """Any attribute may be set; those that are not known do nothing."""
+    """Options of which any attribute may be set; unknown ones have no effect and warn once."""
 
     _known: tuple[str, ...] = ()
 
@@ -43,12 +43,12 @@ class _Options:
         object.__setattr__(self, name, value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Accepted, and without effect."""
+        """Accepted, but has no effect."""
         _say_once(f"the session setting {key!r} does nothing here")
 
 
 class SessionOptions(_Options):
-    """What a session may be told: `intra_op_num_threads` counts, the rest is accepted."""
+    """Options of a session: `intra_op_num_threads` has an effect, the rest is only accepted."""
 
     _known = ("intra_op_num_threads",)
 
@@ -57,23 +57,23 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """What a run may be told: accepted, and without effect."""
+    """Options of a run: accepted, but without effect."""
 
 
 class GraphOptimizationLevel:
-    """Names that users write; every program is optimized."""
+    """Accepted for compatibility; every program is optimized."""
 
     ORT_DISABLE_ALL, ORT_ENABLE_BASIC, ORT_ENABLE_EXTENDED, ORT_ENABLE_ALL = 0, 1, 2, 99
 
 
 class ExecutionMode:
-    """Names that users write; kernels are run one after the other, each by all threads."""
+    """Accepted for compatibility; kernels run in sequence, each with all threads."""
 
     ORT_SEQUENTIAL, ORT_PARALLEL = 0, 1
 
 
 class NodeArg:
-    """An input or output: its name, its type, and its shape, in which dims have their names."""
+    """An input or output: its name, type, and shape, with symbolic dims as names."""
 
     def __init__(self, name: str, type: str, shape: list[Any]) -> None:
         self.name, self.type, self.shape = name, type, shape
@@ -83,7 +83,7 @@ class NodeArg:
 
 
 class InferenceSession:
-    """A model that can be run."""
+    """A compiled model, with the interface of onnxruntime's class of this name."""
 
     def __init__(
         self,
@@ -105,23 +105,23 @@ class InferenceSession:
             _say_once(f"a program is compiled for each value of the input {name!r}, which decides shapes")
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
-        """The outputs with these names, all of them if None."""
-        found = dict(zip(self._session.outputs, self._session.run(input_feed), strict=True))
-        unknown = [n for n in output_names or () if n not in found]
+        """Returns the outputs with these names; all of them if None."""
+        results = dict(zip(self._session.outputs, self._session.run(input_feed), strict=True))
+        unknown = [n for n in output_names or () if n not in results]
         if unknown:
-            raise ShapeError(f'the model has no output "{unknown[0]}"', facts=[f"its outputs are {', '.join(found)}"])
-        return [found[n] for n in (output_names or found)]
+            raise ShapeError(f'the model has no output "{unknown[0]}"', facts=[f"its outputs are {', '.join(results)}"])
+        return [results[n] for n in (output_names or results)]
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs, in the order of the model."""
+        """Returns the inputs in the order of the model."""
         return [_node_arg(i) for i in self._session.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs, in the order of the model."""
+        """Returns the outputs in the order of the model."""
         return [_node_arg(o) for o in self._session.model.proto.graph.output]
 
     def get_providers(self) -> list[str]:
-        """Where it runs."""
+        """Returns the execution providers in use."""
         return get_available_providers()
 
 
@@ -135,10 +135,10 @@ def _node_arg(info: Any) -> NodeArg:
 
 
 def get_available_providers() -> list[str]:
-    """The providers: the CPU."""
+    """Returns the execution providers: only the CPU."""
     return ["CPUExecutionProvider"]
 
 
 def get_device() -> str:
-    """The device: the CPU."""
+    """Returns the device: the CPU."""
     return "CPU"

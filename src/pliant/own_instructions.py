@@ -1,4 +1,4 @@
-"""A user's own tensor instruction: what it computes and how, as loop programs, and how a machine is asked for it.
+"""`pliant.instruction`: declares a user's tensor instruction by its description, its implementation, and its LLVM or C form.
 
     @kernel
     def lanes(c: InOut[i32, 4], a: Tensor[i8, 4], b: Tensor[i8, 4, 4]) -> None:        # how: the implementation
@@ -14,9 +14,9 @@
             with block("c", "SR", j, k) as (vj, vk):
                 c[vj] += cast(i32, a[vk]) * cast(i32, b[vj, vk])
 
-A declaration is checked before it counts: description and implementation by the interpreter, and, where this machine has the instruction,
-the LLVM form by running it. From then on default rules, `Schedule.tensorize` and `auto_tensorize` know the instruction
-(docs/instructions.md, docs/design/0021-instructions.md).
+A declaration is checked first: the interpreter compares description and implementation, and if this machine has the instruction, the LLVM
+form runs on it. From then on the default rules, `Schedule.tensorize` and `auto_tensorize` can use the instruction (docs/instructions.md,
+docs/design/0021-instructions.md).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from .target.instructions import INSTRUCTIONS, Instruction
 
 
 class DeclaredInstruction:
-    """An instruction that was declared; `withdraw` forgets it."""
+    """A declared instruction; `withdraw` removes it."""
 
     def __init__(self, record: Instruction) -> None:
         self.record = record
         self.name = record.name
 
     def withdraw(self) -> None:
-        """Forget the instruction: what is compiled from now on does not use it."""
+        """Removes the instruction; programs compiled from now on do not use it."""
         declared.withdraw(self.name)
 
     def __repr__(self) -> str:
@@ -62,11 +62,10 @@ def instruction(
     headers: Sequence[str] = (),
     name: str | None = None,
 ) -> Callable[[Callable[..., Any] | Kernel], DeclaredInstruction]:
-    """Declares a tensor instruction; decorates the loop program that says what it computes.
+    """Declares a tensor instruction; decorates the loop program that describes what it computes.
 
-    `arch` and `features` say which machines have it, as LLVM spells them. `implementation` is the loop program that takes the place of a
-    tile (the description itself, if none is given). `llvm` is the text that LLVM is asked by, `c` the same for C; both are in
-    docs/instructions.md.
+    `arch` and `features` say which machines have it, as LLVM spells them. `implementation` is the loop program that replaces a matched
+    tile (default: the description itself). `llvm` is the LLVM intrinsic call to emit, `c` the C expression; see docs/instructions.md.
     """
     where = caller_span()
 
@@ -99,7 +98,7 @@ def _func(program: Callable[..., Any] | Kernel) -> Func:
 
 
 def _plain(description: Func) -> Func:
-    """A description as an implementation: the same loops, without blocks."""
+    """Returns the description as an implementation: the same loops, without blocks."""
     from .loop.passes.lower_blocks import lower_blocks
 
     return lower_blocks(description)
@@ -110,7 +109,7 @@ def _text(func: Func) -> str:
 
 
 def _check(record: Instruction, description: Func, implementation: Func) -> None:
-    """Raises an Error where the declaration is wrong; the instruction is declared when this returns."""
+    """Checks the declaration and registers the instruction; raises Error, with the registry unchanged, if it is wrong."""
     if record.name in INSTRUCTIONS:
         raise Error(f"there is a built-in instruction `{record.name}`", help="give yours another name: name=…")
     check_where(record)

@@ -1,10 +1,10 @@
-"""A user's own operator: what it results in, and its loop program or a Python function.
+"""`pliant.operator`: declares a user's operator by its shape deduction, and a loop program or a Python function that computes it.
 
     @pliant.operator
     def roll(x, shift):                                # from annotations and numbers to the annotation of the result
         return x
 
-    @roll.element                                      # one element of the result: this becomes a loop program, which fuses like any other
+    @roll.element                                      # one element of the result: becomes a loop program, which fuses like any other
     def _(i, x, shift):
         return x[*i[:-1], (i[-1] - shift) % x.shape[-1]]
 
@@ -12,8 +12,8 @@
     def f(x: Tensor[f32, n, 64]) -> Tensor[f32, n, 64]:
         return roll(x, shift=3) * 2.0
 
-With `@roll.python` in place of `@roll.element` a Python function on numpy arrays does the work, at every call. Where both are given,
-the loop program is compiled, and `roll.check` compares it with the Python function.
+With `@roll.python` instead of `@roll.element`, a Python function on numpy arrays runs at every call. If both exist, the loop program is
+compiled, and `roll.check` compares it with the Python function.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor as the element of an operator sees it: `x[i, j]` is an element, `x.shape` and `x.dtype` are known."""
+    """A tensor as the `element` function of an operator sees it: `x[i, j]` loads an element; `x.shape` and `x.dtype` are known."""
 
     dtype: DType
     shape: tuple[Expr, ...]
@@ -56,9 +56,9 @@ class Operand:
 
 
 class Operator:
-    """An operator that is called inside of graph functions; see the module."""
+    """A user's operator, to be called inside graph functions."""
 
-    is_operator = True  # to those who read graph functions
+    is_operator = True  # the parser of graph functions looks for this
 
     def __init__(self, deduce: Callable[..., Any]) -> None:
         self.__name__ = getattr(deduce, "__name__", "operator")
@@ -69,46 +69,46 @@ class Operator:
         self._python: Callable[..., Any] | None = None
 
     def element(self, fn: F) -> F:
-        """Gives the loop program: a function from the indices of an element and the operands to its value (several results: a tuple)."""
+        """Decorator: sets the loop program, as a function from the indices of an element and the operands to its value (or a tuple)."""
         self._element = fn
         return fn
 
     def python(self, fn: F) -> F:
-        """Gives a Python function on numpy arrays that does what the operator does."""
+        """Decorator: sets a Python function on numpy arrays that computes the operator."""
         self._python = fn
         return fn
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Emits the operator into the graph function that is being built."""
         builder: Any = active(self.__name__)
-        given = self._bind(args, named)
-        values = {k: operand(self.__name__, v) for k, v in given.items() if _is_tensor(v)}
-        results = self._results({**given, **{k: v.annotation for k, v in values.items()}})
+        arguments = self._bind(args, named)
+        values = {k: operand(self.__name__, v) for k, v in arguments.items() if _is_tensor(v)}
+        results = self._results({**arguments, **{k: v.annotation for k, v in values.items()}})
         if self._element is not None:
-            callee, extra = self._loop_program(given, values)
+            callee, extra = self._loop_program(arguments, values)
             outs = builder.call_loop(callee, [*values.values(), *extra])
         elif self._python is not None:
-            outs = builder.call_host(self._on_arrays(given, values), list(values.values()), results)
+            outs = builder.call_host(self._on_arrays(arguments, values), list(values.values()), results)
         else:
             help_ = f"decorate a function with @{self.__name__}.element or @{self.__name__}.python"
             raise Error(f"the operator `{self.__name__}` says what it results in, but not how", where=caller_span(), help=help_)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def check(self, *args: Any, **named: Any) -> None:
-        """Raises an AssertionError if loop program and Python function differ on these arrays and numbers, by more than rounding."""
+        """Raises AssertionError if the loop program and the Python function differ on these arguments by more than rounding."""
         from .interp.loop import run_loop
 
-        given = self._bind(args, named)
-        arrays = {k: np.asarray(v) for k, v in given.items() if _is_tensor(v)}
+        arguments = self._bind(args, named)
+        arrays = {k: np.asarray(v) for k, v in arguments.items() if _is_tensor(v)}
         assert self._element is not None and self._python is not None, "it takes both to compare them"
         values = {k: Value(k, _annotation_of_array(a)) for k, a in arrays.items()}
-        expected = self._python(**{**given, **arrays})
-        callee, _ = self._loop_program(given, values)
+        expected = self._python(**{**arguments, **arrays})
+        callee, _ = self._loop_program(arguments, values)
         assert isinstance(callee.program, Func)
         outs = [np.empty([int(str(n)) for n in p.shape or ()], p.dtype.numpy()) for p in callee.params if p.role == "out"]
         run_loop(callee.program, [*arrays.values(), *outs], [])
-        for found, wanted in zip(outs, expected if isinstance(expected, tuple) else (expected,), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        for actual, wanted in zip(outs, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -119,9 +119,9 @@ class Operator:
         return dict(bound.arguments)
 
     def _results(self, given: Mapping[str, Any]) -> list[Annotation]:
-        found = self._deduce(**given)
-        annotations = [annotation_of(a, self.__name__) for a in (found if isinstance(found, tuple | list) else (found,))]
-        return [Tensor(a.dtype, a.shape) if isinstance(a, Tensor) else a for a in annotations]  # what is made is no state
+        deduced = self._deduce(**given)
+        annotations = [annotation_of(a, self.__name__) for a in (deduced if isinstance(deduced, tuple | list) else (deduced,))]
+        return [Tensor(a.dtype, a.shape) if isinstance(a, Tensor) else a for a in annotations]  # a result is never state
 
     def _on_arrays(self, given: Mapping[str, Any], values: Mapping[str, Value]) -> Callable[..., Any]:
         assert self._python is not None
@@ -136,7 +136,7 @@ class Operator:
         return call
 
     def _loop_program(self, given: Mapping[str, Any], values: Mapping[str, Value]) -> tuple[Any, tuple[Expr, ...]]:
-        """The loop program over these operands, and the dims that its shapes do not tell."""
+        """Returns the loop program for these operands, and the dims that its parameter shapes do not define."""
         seen = _Shapes()
         tensors = {k: seen.standing_alone(tensor_of(v.annotation)) for k, v in values.items()}
         outs = [tensor_of(a) for a in self._results({**given, **tensors})]
@@ -151,9 +151,9 @@ class Operator:
                     name: Operand(t.dtype, t.shape, functools.partial(read, position)) for position, (name, t) in enumerate(tensors.items())
                 }
                 assert self._element is not None
-                found = self._element(i, **{**given, **operands})
-                found = found[number] if isinstance(found, tuple | list) else found
-                return found if isinstance(found, Expr) else Const(found, outs[number].dtype)
+                element = self._element(i, **{**given, **operands})
+                element = element[number] if isinstance(element, tuple | list) else element
+                return element if isinstance(element, Expr) else Const(element, outs[number].dtype)
 
             return Stage(f"{self.__name__}_{number}" if number else self.__name__, outs[number].dtype, outs[number].shape, value)
 
@@ -162,7 +162,7 @@ class Operator:
 
 
 class _Shapes:
-    """Shapes in which every dim stands alone or is a number, so that a loop program can be called with them."""
+    """Replaces compound dims by fresh variables: a parameter of a loop program must have plain dims, which define its symbols."""
 
     def __init__(self) -> None:
         self.made: dict[Expr, Var] = {}
@@ -182,7 +182,7 @@ class _Shapes:
 
 
 def operator(deduce: Callable[..., Any]) -> Operator:
-    """Makes an operator of a function that says what it results in; see `pliant.operator` in the documentation."""
+    """Decorator: makes an operator from its shape deduction, a function from annotations to the annotation of the result."""
     return Operator(deduce)
 
 

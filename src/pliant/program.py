@@ -1,8 +1,8 @@
-"""A program: graph functions and the loop programs they call, as one text that can be printed, read and edited.
+"""Program: a graph function with everything it calls, which can be printed as text, edited and parsed back.
 
     p = pliant.parse(str(p))       # structurally the same
 
-The text is a Python file: dims, then kernels, then functions, the entry last.
+The text is a Python file: dims, then kernels, then functions, with the entry last.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .sym.expr import TRUE, Expr, free_vars
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An entry function, with everything it calls; `kernel` is the loop program that a program of one kernel was made of, and prints as."""
+    """An entry function with everything it calls; `kernel` is set if the program was made from one loop program, and is printed then."""
 
     entry: Function
     kernel: Func | None = None
 
     @staticmethod
     def of(entry: Function) -> Program:
-        """The program whose entry is this graph function."""
+        """Returns the program whose entry is this graph function."""
         return Program(entry)
 
     @staticmethod
     def of_kernel(func: Func) -> Program:
-        """The program that does nothing but call one loop program: `out` parameters are results, `inout` ones are state."""
+        """Returns a program that calls one loop program: `out` parameters become results, `inout` ones state."""
         _check_dims(func)
         params: list[g.Value] = []
         outs: list[g.Value] = []
@@ -59,7 +59,7 @@ class Program:
         return Program(entry, func)
 
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
-        """The program with dims set, narrowed or joined: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
+        """Returns the program with dims set, narrowed or unified: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
         from .graph.passes.bind_dims import bind_dims
         from .graph.passes.unique_dims import unique_dims
 
@@ -67,30 +67,30 @@ class Program:
 
     @property
     def kernels(self) -> tuple[Func, ...]:
-        """The loop programs that are called, each once, callees of theirs left to them."""
+        """The loop programs that the graph calls, each once; not those that loop programs call."""
         return tuple({func_of(c): None for c in callees(self.entry)})
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        """The arrays of the literal tensors, in order of appearance (again where one appears again); code refers to them by number."""
+        """The arrays of the literal tensors in order of appearance, with repetitions; code refers to them by index."""
         return tuple(_constants(self.entry))
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        """The Python functions that are called, in order of appearance; code refers to them by number."""
+        """The Python functions that are called, in order of appearance; code refers to them by index."""
         from .lower.ops.foreign_calls import host_functions
 
         return tuple(host_functions(self.entry))
 
     @property
     def named_constants(self) -> dict[str, Any]:
-        """The literal tensors that are too large for the text, under the names that the text has for them."""
+        """The literal tensors that are too large to print, by their names in the text."""
         from .graph.printer import constants_of
 
         return constants_of(self.entry)
 
     def unproved_accesses(self) -> list[Access]:
-        """The accesses of the loop programs, those of the operators included, that nothing shows to be in range."""
+        """Returns the memory accesses of all loop programs, including those of operators, that cannot be proven in bounds."""
         from .graph.passes.inline_functions import inline_functions
         from .loop.analysis.proof import unproved_accesses
         from .lower.ops.lower_ops import lower_ops
@@ -102,7 +102,7 @@ class Program:
 
     @staticmethod
     def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-        """The program that printed text stands for, its entry the last function (the last kernel if there is none); nothing is executed."""
+        """Parses printed text without executing it; the entry is the last function (the last kernel if there is no function)."""
         _check_text(text, file)
         try:
             return _read(text, file, constants)
@@ -121,7 +121,7 @@ class Program:
 
 
 def _verify_called(func: Func, functions: Iterable[Function], error: Error) -> None:
-    """Raises the error of a kernel that is wrong by itself, unless all its calls check what makes it right."""
+    """Raises `error` of a kernel that is invalid by itself, unless every call checks conditions that make it valid."""
     from .loop.verify import verify_written
 
     calls = [n for f in functions for n in walk_nodes(f.nodes) if isinstance(n, g.CallLoop) and n.callee.program is func]
@@ -133,7 +133,7 @@ def _verify_called(func: Func, functions: Iterable[Function], error: Error) -> N
 
 
 def _read(text: str, file: str, constants: Mapping[str, Any] | None) -> Program:
-    """The program of a text, verified."""
+    """Parses and verifies the program of a text."""
     from .graph.parse import parse_module as parse_functions
     from .graph.verify import verify as verify_graph
     from .loop.parse import parse_module as parse_kernels
@@ -162,11 +162,11 @@ def _read(text: str, file: str, constants: Mapping[str, Any] | None) -> Program:
     raise Error("there is no function in this text", where=first, help="a program has a @kernel or a @function")
 
 
-MAX_DEPTH = 250  # levels of a syntax tree; what recurses over one has room for more
+MAX_DEPTH = 250  # levels of a syntax tree: the compiler's recursive walks stay well within Python's recursion limit
 
 
 def _check_text(text: str, file: str) -> None:
-    """Refuses a text that is none, that is no Python, or that is nested more deeply than compilers walk."""
+    """Raises Error for text that cannot be encoded, is not Python, or is nested too deeply."""
     lines = text.splitlines(keepends=True)
     try:
         text.encode()
@@ -178,7 +178,7 @@ def _check_text(text: str, file: str) -> None:
             f"character {problem.start} of this text cannot be encoded", where=Span(file, row + 1, 0, 1, ascii(line)[1:-1])
         ) from None
     except SyntaxError:
-        return  # who reads it says so
+        return  # the parser reports it with its position
     except ValueError as problem:
         raise Error(f"not Python: {problem}", where=Span(file, 1, 0, 1, lines[0] if lines else "")) from None
     except (RecursionError, MemoryError):
@@ -196,7 +196,7 @@ def _too_deep(where: Span) -> Error:
 
 
 def _symbols(func: Func, params: Sequence[g.Value]) -> tuple[tuple[Expr, ...], tuple[g.Require, ...]]:
-    """The values of a kernel's symbols over the dims of its arguments: themselves, but for free strides of outputs."""
+    """Returns the values of a kernel's symbols (themselves, except free strides of outputs, which are deduced), and its requirements."""
     if all(v in _given(func) for v in func.symbols):
         return func.symbols, ()
     from .graph.deduce import Deduction, deduce_call
@@ -207,13 +207,13 @@ def _symbols(func: Func, params: Sequence[g.Value]) -> tuple[tuple[Expr, ...], t
 
 
 def _given(func: Func) -> set[Expr]:
-    """The dims and strides of the arguments."""
-    given = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
-    return {e for b in given for e in (*b.shape, *(b.strides or ()))}
+    """Returns the dims and strides of the arguments."""
+    inputs = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
+    return {e for b in inputs for e in (*b.shape, *(b.strides or ()))}
 
 
 def _check_dims(func: Func) -> None:
-    """Every symbol must be known from the arguments, or nobody could say how large the outputs are."""
+    """Raises ShapeError if the arguments do not define a symbol: the sizes of outputs would be unknown."""
     known = _given(func) | {e for b in func.buffers for e in b.strides or ()}
     for v in func.symbols:
         if v not in known:
@@ -237,7 +237,7 @@ def _constants(function: Function) -> Iterator[Any]:
 
 
 def _unique_names(function: Function) -> Function:
-    """The function with its loop programs renamed where two different ones have one name, or one has that of a word of the language."""
+    """Renames loop programs whose name another one has already, or is a reserved word of the language."""
     from .loop.printer import RESERVED
 
     taken: set[str] = set(RESERVED)
@@ -275,11 +275,11 @@ def _unique_names(function: Function) -> Function:
 
 
 def callees(function: Function) -> list[Callee]:
-    """The loop programs that a function and the functions it calls use, in order of first use."""
-    found: dict[Callee, None] = {}
+    """Returns the loop programs that a function and the functions it calls use, in order of first use."""
+    unique: dict[Callee, None] = {}
     for n in g.walk_nodes(function.nodes):
         if isinstance(n, g.CallLoop):
-            found.setdefault(n.callee)
+            unique.setdefault(n.callee)
         elif isinstance(n, g.CallFunction):
-            found.update(dict.fromkeys(callees(n.function)))
-    return list(found)
+            unique.update(dict.fromkeys(callees(n.function)))
+    return list(unique)

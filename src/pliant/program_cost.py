@@ -1,4 +1,4 @@
-"""What a program costs, as formulas of its dims: operations, and bytes to and from memory. For `f.cost(n=128)`.
+"""`f.cost`: arithmetic operations and memory traffic of a program, as formulas over its dims.
 
 print(f.cost)        # operations: n * 65536, read: n * 512 + 131072 bytes, written: n * 1024 bytes
 f.cost(n=128)        # Counts(operations=8388608, read=196608, written=131072)
@@ -28,7 +28,7 @@ from .target import target
 
 
 class Counts(NamedTuple):
-    """The cost for certain dims; bytes are those that must move when caches do the rest."""
+    """The cost for concrete dims; bytes are the compulsory traffic of each kernel (every operand once)."""
 
     operations: int
     read: int
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
 
 
 class ProgramCost:
-    """The cost of a program: text as formulas, callable for numbers. Worked out when it is first asked for."""
+    """The cost of a program: prints as formulas, and can be called with dims for numbers. It is computed lazily."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -46,18 +46,18 @@ class ProgramCost:
         """The cost of each fused loop program over its own symbols, and what these are for the program."""
         function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps_to("without_fma")).function
         calls = [n for n in walk_nodes(function.nodes) if isinstance(n, CallLoop)]
-        found = []
+        costs = []
         for n in calls:
             func = func_of(n.callee)
             one = loop_cost(func)
             if not one.exact:
                 raise UnsupportedError(f"the cost of `{func.name}` is beyond what formulas can hold: its literal sizes are too large")
-            found.append((one, dict(zip(func.symbols, n.dims, strict=True))))
-        return found
+            costs.append((one, dict(zip(func.symbols, n.dims, strict=True))))
+        return costs
 
     @cached_property
     def formulas(self) -> Cost:
-        """Operations, bytes read and bytes written, summed over the fused loop programs; both arms of an `if` count."""
+        """Operations, bytes read and bytes written, summed over the fused loop programs; both branches of an `if` count."""
         sums: list[Expr] = [Const(0, i64)] * 3
         for one, dims in self._calls:
             sums = [a + substitute(b, dims) for a, b in zip(sums, one.counts, strict=True)]
@@ -66,12 +66,12 @@ class ProgramCost:
 
     @cached_property
     def _dims(self) -> dict[str, Var]:
-        """The dims that the cost is a formula of."""
+        """The dims that the formulas depend on, by name."""
         every = (v for one, dims in self._calls for e in one.counts for s in free_vars(e) for v in free_vars(dims.get(s, s)))
         return {v.name: v for v in every}
 
     def __call__(self, **dims: int) -> Counts:
-        """The cost for these values of the dims, which are of any size: nothing wraps."""
+        """Returns the cost for concrete dims, computed with Python integers, so it cannot overflow."""
         names = self._dims
         missing = [name for name in names if name not in dims]
         if missing:
@@ -97,7 +97,7 @@ class ProgramCost:
 
 
 def _size(dim: Var, value: object) -> int:
-    """The value of a dim, which must be one of its contract."""
+    """Returns the value of a dim; raises ShapeError if it is not within its contract."""
     try:
         size = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

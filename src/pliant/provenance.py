@@ -1,7 +1,7 @@
-"""What an executable was compiled from, and what can be told with it: its cost, its artifact, its profile, its report.
+"""The source program of an executable, and what needs it: cost, artifact, profile and report.
 
-The runtime knows no programs; an executable holds its lineage for these four and asks it. Nothing here is made before it is asked
-for: a program that was loaded from a file is parsed when its text is needed.
+The runtime does not know about programs, so an executable delegates these four to its lineage. Everything is computed lazily: the program
+of a loaded file is parsed only when it is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Lineage:
-    """The program of an executable, the machine it was compiled for, and how."""
+    """The program of an executable, its target, and its compile options."""
 
     def __init__(
         self, make: Callable[[], Program], target: Target, checked: bool = False, decisions: Mapping[str, Any] | None = None
@@ -30,24 +30,24 @@ class Lineage:
         self._make = make
         self.target = target
         self.checked = checked
-        self.decisions = decisions  # of schedules, for that target
-        self.profiled: Profile | None = None  # the last one, which reports show
+        self.decisions = decisions  # overrides of schedule decisions
+        self.profiled: Profile | None = None  # the last profile, for reports
 
     @cached_property
     def program(self) -> Program:
-        """The program as it was before compilation."""
+        """The program before compilation."""
         return self._make()
 
     @cached_property
     def cost(self) -> ProgramCost:
-        """What a call costs."""
+        """The operations and memory traffic of a call."""
         from .program_cost import ProgramCost
 
         return ProgramCost(self.program)
 
     @cached_property
     def fused(self) -> State:
-        """The program as calls of loop programs that are not scheduled yet."""
+        """The compile state after fusion and layout: calls of loop programs that are not scheduled yet."""
         from .pipeline import compile_as_far_as
         from .schedule.decisions import Decisions
 
@@ -74,7 +74,7 @@ class Lineage:
         return self.profiled
 
     def report(self, f: Executable, path: str | os.PathLike[str]) -> None:
-        """Writes the page."""
+        """Writes the HTML report."""
         from .report.page import write_report
 
         write_report(f, self, path)

@@ -1,4 +1,4 @@
-"""A float program with small weights, and what that costs in accuracy.
+"""`pliant.quantize`: weight quantization of a float program, and `pliant.quantization_errors`: the error that it causes.
 
 q = pliant.quantize(program, weights="int8")                    # or "int4"
 for line in pliant.quantization_errors(program, q, {"x": x}):
@@ -17,7 +17,7 @@ from .support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """How far an output is off: the largest difference, and the root of the mean square of differences over that of the output."""
+    """The error of an output: the largest absolute difference, and the RMS of the differences relative to the RMS of the output."""
 
     name: str
     largest: float
@@ -28,7 +28,7 @@ class OutputError:
 
 
 def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
-    """The program with its literal weights of at least so many elements as 8-bit or 4-bit codes in blocks of 32."""
+    """Returns the program with literal weights of at least `least` elements quantized to 8 or 4 bits in blocks of 32."""
     from .api import program_of
     from .graph.passes.dead_code import dead_code
     from .graph.passes.quantize_weights import quantize_weights
@@ -37,22 +37,22 @@ def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
     if least < 0:
         raise Error(f"least={least}: a number of elements is not negative")
     source = program_of(program)
-    function = dead_code(quantize_weights(source.entry, weights, least))  # floats that nobody reads would be saved with it
+    function = dead_code(quantize_weights(source.entry, weights, least))  # otherwise the unused float weights would be saved too
     verify(function)
     return Program.of(function)
 
 
 def quantization_errors(program: Any, quantized: Any, feeds: Mapping[str, Any], threads: int | None = None) -> list[OutputError]:
-    """How far each output of one program is from that of another, on the same arrays."""
+    """Runs both programs on the same arrays; returns the error of each output of `quantized`."""
     import numpy as np
 
     from .api import compile
 
     exact, near = (compile(p, threads=threads).run(dict(feeds)) for p in (program, quantized))
-    found = []
+    errors = []
     for name, a in exact.items():
         x, y = (np.asarray(v, np.float64) for v in (a, near[name]))
         size = float(np.sqrt(np.mean(x * x))) if x.size else 0.0
         off = float(np.sqrt(np.mean((x - y) ** 2))) if x.size else 0.0
-        found.append(OutputError(name, float(np.abs(x - y).max(initial=0.0)), off / size if size else off))
-    return found
+        errors.append(OutputError(name, float(np.abs(x - y).max(initial=0.0)), off / size if size else off))
+    return errors

@@ -1,4 +1,4 @@
-"""Templates: Python functions that return a loop program from parameters, for what no sequence of primitives derives.
+"""`pliant.template`: Python functions that return a kernel for given parameters, for kernels that no sequence of primitives derives.
 
 @template(lanes=(8, 16, 32))
 def row_sum(lanes: int) -> Kernel:
@@ -8,7 +8,7 @@ def row_sum(lanes: int) -> Kernel:
     return row_sum
 
 row_sum(lanes=16)                             # a kernel; the same object each time
-for kernel in row_sum.variants(): ...         # one for each choice, as a search would sample them
+for kernel in row_sum.variants(): ...         # one for each choice, for example for a search
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Template:
-    """A family of kernels: what makes one from parameters, and the values that each parameter may have."""
+    """A family of kernels: a function from parameters to a kernel, and the allowed values of each parameter."""
 
     def __init__(self, make: Callable[..., Kernel], choices: Mapping[str, Sequence[Any]]) -> None:
         self.__name__ = make.__name__
@@ -40,7 +40,7 @@ class Template:
             raise Error(f"template `{self.__name__}` has no parameter `{unknown[0]}`", where=caller_span())
 
     def __call__(self, *args: Any, **parameters: Any) -> Kernel:
-        """The kernel for these parameters; made once."""
+        """Returns the kernel for these parameters (cached); raises Error if a value is not an allowed choice."""
         try:
             bound = self._signature.bind(*args, **parameters)
         except TypeError as problem:
@@ -59,7 +59,7 @@ class Template:
         return self._made[key]
 
     def variants(self, **fixed: Any) -> Iterator[Kernel]:
-        """A kernel for each combination of the choices, with some parameters fixed."""
+        """Yields a kernel for each combination of the choices, with some parameters fixed."""
         free = {name: values for name, values in self.choices.items() if name not in fixed}
         for values in product(*free.values()):
             yield self(**fixed, **dict(zip(free, values, strict=True)))
@@ -69,7 +69,7 @@ class Template:
 
 
 def template(make: Callable[..., Kernel] | None = None, /, **choices: Sequence[Any]) -> Any:
-    """Makes a template of a function from parameters to a kernel; keywords give the values that a parameter may have."""
+    """Decorator: makes a template from a function that returns a kernel; keywords give the allowed values of its parameters."""
     if make is None:
         return lambda f: Template(f, choices)
     return Template(make, choices)
