@@ -226,6 +226,7 @@ READERS = {".onnx": ".frontends.onnx:from_onnx", ".pliant": ".artifact:read_prog
 
 
 def _program_of_file(path: str) -> Program:
+    """Reads the program of a file by its extension; raises UnsupportedError for others."""
     place = READERS.get(os.path.splitext(path)[1])
     if place is None:
         help_ = f"files that can be compiled end in {', '.join(READERS)}"

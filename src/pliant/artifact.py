@@ -87,6 +87,7 @@ def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets:
 
 
 def _refuse_callbacks(function: Function) -> None:
+    """Raises UnsupportedError if the program calls a Python function: a file cannot hold one."""
     from .graph.node import CallFunction, CallHost, walk_nodes
 
     for n in walk_nodes(function.nodes):
@@ -208,6 +209,7 @@ def _literals(file: Container, program: Section) -> list[Array]:
 
 
 def _tensor(section: Section) -> Array:
+    """Returns a section as an array; checks the untrusted dtype, shape and size first."""
     name, shape = section.facts.get("dtype"), section.facts.get("shape")
     if not isinstance(name, str) or name not in ALL or not isinstance(shape, list) or len(shape) > 32:
         raise broken(section.file, f"tensor {container.shown(section.name)} has no known type or shape")

@@ -151,6 +151,7 @@ def operands_for(func: Func, seed: int) -> list[Array]:
 
 
 def _numbers(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, edges: float) -> Array:
+    """Returns random numbers of a type, of which a fraction `edges` are edge cases (zeros, infinities, NaN, limits)."""
     if dtype.is_float:
         common = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0]
         rare = [np.inf, -np.inf, np.nan, 1e-40, -1e-45, 3e38, 65504.0, 1 + 2.0**-7]
@@ -165,6 +166,7 @@ def _numbers(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, edg
 
 
 def _compare(name: str, who: str, func: Func, operands: list[Array], expected: list[Array], got: list[Array]) -> None:
+    """Raises Error at the first element that differs, with the operands that show it."""
     for b, want, actual in zip(func.buffers, expected, got, strict=True):
         bits = f"u{want.itemsize}"
         same = want.view(bits) == actual.view(bits)
@@ -215,6 +217,7 @@ def check_form(record: Instruction, func: Func) -> None:
 
 
 def _check_type(name: str, b: Buffer, type_name: str, line: str) -> None:
+    """Raises Error if the LLVM type of an operand is not a whole number of copies of it."""
     bits = bits_of(type_name) if type_name else _bits(b)
     if not bits or bits % _bits(b):
         whole = memory_type(b.dtype, size_of(b))

@@ -111,6 +111,7 @@ class Operator:
             np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Binds arguments to the signature, with defaults; raises Error if they do not fit."""
         try:
             bound = self.__signature__.bind(*args, **named)
         except TypeError as problem:
@@ -124,6 +125,7 @@ class Operator:
         return [Tensor(a.dtype, a.shape) if isinstance(a, Tensor) else a for a in annotations]  # a result is never state
 
     def _on_arrays(self, given: Mapping[str, Any], values: Mapping[str, Value]) -> Callable[..., Any]:
+        """Returns the Python function with its non-tensor arguments bound."""
         assert self._python is not None
         fn, names = self._python, list(values)
         rest = {k: v for k, v in given.items() if k not in values}

@@ -101,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    """Dispatches a command line; returns the exit code."""
     if not argv or argv[0] in ("-h", "--help"):
         print(_help(), end="", file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2

@@ -137,6 +137,7 @@ def _threads() -> dict[str, Any]:
 
 
 def _code_cache(facts: Facts) -> dict[str, Any]:
+    """Returns the facts about the code cache; adds a problem if it is not writable."""
     from ..runtime.code_cache import default
 
     cache = default()

@@ -103,6 +103,7 @@ def _is_number(dim: Any) -> bool:
 
 
 def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
+    """Returns a generated input array: random (seeded), zeros, or one number."""
     import numpy as np
 
     shape = [int(str(d)) if _is_number(d) else values[str(d)] for d in t.shape]
@@ -115,6 +116,7 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
 
 
 def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
+    """Reads an input array from a .npy file or an image."""
     import numpy as np
 
     if not Path(path).exists():

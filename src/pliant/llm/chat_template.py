@@ -70,6 +70,7 @@ class ChatTemplate:
 
 
 def _compiled(source: str) -> Any:
+    """Compiles a template in the sandbox; raises ModelFileError if it is broken or too large."""
     from jinja2.exceptions import TemplateError
 
     from .sandbox import environment
@@ -89,6 +90,7 @@ def _compiled(source: str) -> Any:
 
 
 def _run(template: Any, given: dict[str, Any], size: int) -> str:
+    """Renders a template within its budget; converts all failures to our errors."""
     from .sandbox import Budget, Exceeded, Refused, spending
 
     limit = MAX_OUTPUT + 4 * size

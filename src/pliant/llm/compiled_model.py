@@ -81,6 +81,7 @@ class CompiledModel:
         return self._built().to_program()
 
     def _compiled(self) -> StoredProgram:
+        """Compiles the program, packs the weights, and stores both in the background."""
         from ..pipeline import compile_program
         from ..runtime.loading import constants_of
 

@@ -113,6 +113,7 @@ def _fetch(url: str, part: Path, size: int | None, token: str | None, say: Progr
 
 
 def _receive(url: str, part: Path, had: int, size: int | None, token: str | None, say: Progress) -> None:
+    """Receives one response into `part`, appending if the server resumes at byte `had`; raises Broken if it ends early."""
     name, said = part.name.removesuffix(".part"), 0.0
     with request(url, token=token, start=had) as answer:
         resumed = answer.status == 206 and _begins_at(answer.headers.get("Content-Range", ""), had)
@@ -140,6 +141,7 @@ def _is_right(part: Path, sha256: str | None, size: int | None) -> bool:
 
 
 def _check(part: Path, url: str, sha256: str | None, size: int | None) -> None:
+    """Raises DownloadError, and removes the file, if its size or checksum is wrong."""
     if not _is_right(part, sha256, size):
         with suppress(OSError):
             part.unlink()
@@ -151,6 +153,7 @@ def _check(part: Path, url: str, sha256: str | None, size: int | None) -> None:
 
 
 def _check_room(target: Path, needed: int) -> None:
+    """Raises Error if the disk has not enough free space."""
     free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise Error(

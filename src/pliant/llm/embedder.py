@@ -71,6 +71,7 @@ class Embedder:
         return vectors
 
     def _tokens(self, text: str, truncate: bool) -> list[int]:
+        """Returns the tokens of a text; raises if there are too many, or cuts them with `truncate`."""
         ids, limit = self.tokenizer.encode(text), self.settings.positions
         if len(ids) <= limit:
             return ids
@@ -108,6 +109,7 @@ def _padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _model(place: Path, s: Settings) -> Bert:
+    """Builds the model and loads its weights; accepts names with and without the prefix `bert.`."""
     weights = load_safetensors(place / "model.safetensors")
     model = Bert(s)
     own = dict(model.named_parameters())
@@ -141,6 +143,7 @@ def _settings(place: Path) -> Settings:
 
 
 def _first_token(place: Path) -> bool:
+    """True if the pooling config asks for the first token; raises for anything but first token or mean."""
     path = place / "1_Pooling" / "config.json"
     if not path.exists():
         return False
@@ -151,6 +154,7 @@ def _first_token(place: Path) -> bool:
 
 
 def _normalized(place: Path) -> bool:
+    """True if modules.json has a normalization step, or does not exist."""
     path = place / "modules.json"
     if not path.exists():
         return True

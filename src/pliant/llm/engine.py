@@ -82,6 +82,7 @@ class Engine:
         return result
 
     def _check(self, part: Part) -> None:
+        """Raises if a part has no tokens, a closed sequence, too many tokens, or tokens outside of the vocabulary."""
         length = part.sequence.length + len(part.tokens)
         if not part.tokens:
             raise Error("a step needs at least one token of each sequence")

@@ -74,6 +74,7 @@ def shown(url: str) -> str:
 
 
 def _refused(url: str, code: int, with_token: bool) -> DownloadError:
+    """Returns the error for an HTTP status code."""
     what = f"`{shown(url)}` cannot be fetched: the server answered {code}"
     if code in (401, 403):
         way = "the token may lack the right to read it" if with_token else "it may need a token (HF_TOKEN) or a login"

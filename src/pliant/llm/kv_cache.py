@@ -76,6 +76,7 @@ class PageCache:
         return sequence
 
     def _opened(self, ids: Row[int]) -> Sequence:
+        """Takes over, or copies, the idle sequence with the longest common prefix; an empty sequence if there is none."""
         with self.lock:
             best = max(self.idle, key=lambda s: common(s.tokens, ids), default=None)
             count = 0 if best is None else min(common(best.tokens, ids), len(ids) - 1)

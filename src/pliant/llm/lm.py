@@ -150,6 +150,7 @@ class LLM:
             yield rest
 
     def _finished(self, state: Progress, stops: StopStrings, max_tokens: int | None, length: int) -> str | None:
+        """Returns the finish reason if the answer must end now, else None."""
         if stops.found is not None:
             return "stop"
         if max_tokens is not None and len(state.tokens) >= max_tokens:

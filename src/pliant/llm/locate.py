@@ -55,6 +55,7 @@ def locate(
 
 
 def _from_catalogue(model: CatalogModel, offline: bool, say: Progress, tell: Callable[[str], None]) -> Path:
+    """Returns the file of a catalog model; downloads it if needed, unless `offline`."""
     if model.is_here():
         return model.path()
     if offline:

@@ -127,6 +127,8 @@ def _at_least_one(n: int) -> int:
 
 @functools.cache
 def _tiles(TOKENS: int) -> Any:
+    """Returns the kernel that cuts a ragged batch into tiles."""
+
     @kernel(scheduled=True)
     def tiles(
         seq_start: Tensor[i32, b + 1],
@@ -164,6 +166,8 @@ def _tiles(TOKENS: int) -> Any:
 
 @functools.cache
 def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
+    """Returns the kernel that appends keys and values to the paged cache."""
+
     @kernel(scheduled=True)
     def append(
         k: Tensor[f32, t, KV_HEADS, SIZE],
@@ -398,6 +402,7 @@ def _tile(shape: Paged, tokens: int) -> Any:
 
 
 def _attend(shape: Paged, many: Any, one: Any) -> Any:
+    """Returns the attention kernel; `many` and `one` are the tile kernels for full tiles and single tokens."""
     H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.head_dim, shape.tokens
     WINDOW = shape.window
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands

@@ -19,6 +19,7 @@ def setting(name: str) -> str | None:
 
 
 def _files() -> list[Path]:
+    """Returns pip's configuration files for this system, in order of precedence."""
     if chosen := os.environ.get("PIP_CONFIG_FILE"):
         return [] if chosen == os.devnull else [Path(chosen)]
     name = "pip.ini" if sys.platform == "win32" else "pip.conf"

@@ -115,6 +115,7 @@ def _not_empty(ids: list[int]) -> list[int]:
 
 
 def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Raises Error unless the messages are a list of mappings with a role and a content."""
     wrong = not isinstance(messages, Sequence) or not messages or not all(isinstance(m, Mapping) for m in messages)
     if wrong or not all(isinstance(m.get("role"), str) and _has_content(m) for m in messages):
         raise Error(

@@ -260,6 +260,7 @@ def environment() -> Environment:
 
 
 def _size_of_result(operator: str, left: Any, right: Any) -> int:
+    """Returns an upper bound of the size of an operator's result."""
     if operator == "%" and isinstance(left, str):
         _check_format(left)
         return len(left) + len(

@@ -77,6 +77,7 @@ class Kernels:
         return f.with_(nodes=map_calls(f.nodes, self.call))
 
     def call(self, n: g.CallLoop) -> g.Node:
+        """Returns the call of the scheduled kernel, with scratch memory as additional results."""
         called = func_of(n.callee)
         if self.checked and called.span is None:  # the program of an operator: messages point at the call
             called = called.with_(span=n.span)

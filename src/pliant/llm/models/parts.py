@@ -131,6 +131,7 @@ def stored(w: GgufTensor) -> np.ndarray[Any, Any]:
 
 
 def _times(x: Any, rows: np.ndarray[Any, Any], format: Format) -> Any:
+    """Returns `x @ rows.T` for weights in a stored format."""
     if format.codes is not None:
         return ops.block_linear(x, ops.constant(rows), format=format.name)
     if format.name in HALVES:

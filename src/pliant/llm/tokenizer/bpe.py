@@ -63,6 +63,7 @@ class Bpe:
         return b"".join(bytes((table[c],)) if c in table else raw(c) for c in token)
 
     def _word(self, word: str) -> list[int]:
+        """Returns the tokens of a word (cached)."""
         tokens = self._words.get(word)
         if tokens is None:
             if len(self._words) >= _CACHED_WORDS:
@@ -71,6 +72,7 @@ class Bpe:
         return tokens
 
     def _tokens(self, word: str) -> list[int]:
+        """Returns the tokens of a word by applying the merges."""
         ids = self.vocabulary.ids
         spelled = word.encode().decode("latin-1").translate(_characters_of_bytes()) if self.spelled_bytes else word
         if (self.whole_words or spelled.strip("\n") == "") and spelled in ids:  # runs of line breaks are tokens without merges

@@ -58,6 +58,7 @@ class Pattern:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
+        """The pattern with Unicode classes replaced by ranges of the small alphabet."""
         parts = []
         inside = False
         for token in _TOKEN.finditer(self.text):

@@ -44,6 +44,8 @@ def _model(file: GgufFile, name: str, pre: str, vocabulary: Vocabulary) -> Model
 
 
 def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) -> Vocabulary:
+    """Reads tokens, kinds and special tokens; uses the usual token numbers of a kind if the file has none."""
+
     def token(key: str, default: int | None = None) -> int | None:
         return file.integer(f"{_KEY}{key}_token_id", high=len(tokens) - 1) if f"{_KEY}{key}_token_id" in file.metadata else default
 

@@ -56,6 +56,7 @@ def from_json_text(text: str) -> Tokenizer:
 
 
 def _vocabulary(root: Json, model: Json) -> Vocabulary:
+    """Reads the vocabulary and added tokens; checks the untrusted token numbers."""
     ids = _object(model.get("vocab"), "`model.vocab`")
     added = [_object(entry, "an added token") for entry in _list(root.get("added_tokens") or [], "`added_tokens`")]
     numbers = {**ids, **{_text(entry.get("content"), "an added token"): entry.get("id") for entry in added}}
@@ -100,6 +101,7 @@ def _around(step: Any, ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int,
 
 
 def _template(parts: list[Json], ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the special tokens before and after the sequence of a template."""
     names = [_text(_object(part["SpecialToken"], "a token").get("id"), "a token") if "SpecialToken" in part else None for part in parts]
     if names.count(None) != 1 or any(name is not None and name not in ids for name in names):
         raise ModelFileError(f"{_NAME}: the template of the post-processor is not one sequence among known tokens")

@@ -48,6 +48,7 @@ class SentencePiece:
         return None if token is None else -float(self.scores[token])
 
     def _byte(self, byte: int) -> int:
+        """Returns the token of a byte, or the unknown token; raises if the vocabulary has neither."""
         for name in (f"<0x{byte:02X}>", chr(byte)):
             if name in self.vocabulary.ids:
                 return self.vocabulary.ids[name]

@@ -63,6 +63,7 @@ class WordPiece:
         return iter("".join(f" {c} " if _is_punctuation(c) else c for c in plain).split())
 
     def _tokens(self, word: str) -> list[int]:
+        """Cuts a word greedily into the longest tokens; the unknown token if that fails."""
         unknown = [] if self.vocabulary.unknown is None else [self.vocabulary.unknown]
         if len(word) > self.longest_word:
             return unknown

@@ -98,6 +98,7 @@ class _Move:
 
     @staticmethod
     def of(s: Stmt) -> _Move | None:
+        """Returns the data movement that a statement is; None for any other statement."""
         nest = one_store(s)
         if nest is None:
             return None

@@ -58,6 +58,8 @@ def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.
 
 @dataclass(slots=True, eq=False)
 class _Group:
+    """A set of calls that will be merged."""
+
     nodes: list[g.CallLoop]
     anchor: bool  # True if one of the programs is more than elementwise
     rows: Extents | None = None  # if all of those are reductions over the same rows: the extents of the rows

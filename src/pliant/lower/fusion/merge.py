@@ -112,6 +112,7 @@ def _checks_first(s: Stmt) -> Stmt:
 
 
 def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
+    """Returns the arguments of a member in the order of its parameters."""
     inputs, outs = iter(m.args), iter(v for v in m.outs if v not in dict(_updates(m)))
     return [
         local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(inputs), g.Value) else a)
@@ -120,6 +121,7 @@ def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer
 
 
 def _source(v: g.Value, names: set[str]) -> Buffer | Var:
+    """Returns a parameter of the merged program for a value from outside."""
     a = v.annotation
     if isinstance(a, g.Tensor):
         return Buffer(unused_name(v.name, names), a.dtype, a.shape, a.strides)

@@ -172,6 +172,7 @@ def _slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, Expr, L
 
 
 def _bind(layout: Layout, dims: Buffer) -> list[Stmt]:
+    """Returns lets that bind each symbol to the first dim (or stride) that defines it."""
     bound: dict[Var, Expr] = {}
     for _, _, e, slot in _slots(layout, dims):
         if isinstance(e, Var):

@@ -44,6 +44,7 @@ def at_capacity(t: g.Tensor, limits: Limits) -> g.Tensor:
 
 
 def _range(e: Expr, limits: Limits) -> Range:
+    """Returns symbolic lower and upper bounds of an expression over dims."""
     if free_vars(e).isdisjoint(limits):
         return e, e
     if isinstance(e, Var):
@@ -62,6 +63,7 @@ def _range(e: Expr, limits: Limits) -> Range:
 
 
 def _binary(e: Expr, a: Range, b: Range) -> Range | None:
+    """Returns the bounds of a binary operation from those of its operands; None if they cannot be derived."""
     (low, high), (least, most) = a, b
     match e:
         case Add():
@@ -82,6 +84,7 @@ def _binary(e: Expr, a: Range, b: Range) -> Range | None:
 
 
 def _product(a: Range, b: Range) -> Range | None:
+    """Returns the bounds of a product: of a constant and an interval, or of two provably non-negative intervals."""
     for (low, high), (factor, same) in ((a, b), (b, a)):
         if isinstance(factor, Const) and factor is same:
             ends = low * factor, high * factor

@@ -90,6 +90,7 @@ class _Reading:
         return total
 
     def ranges(self) -> Iterator[Range]:
+        """Yields the ranges of the result in order; raises _NoRanges if it is not a sequence of contiguous copies."""
         shape = self.shape(self.out)
         indices = [self.see(e) for e in self.store.indices]
         for e, extent in zip(indices, shape, strict=True):

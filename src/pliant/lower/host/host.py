@@ -146,6 +146,8 @@ def _bytes(b: Buffer) -> Expr:
 
 @dataclass(slots=True, eq=False)
 class _Temp:
+    """A temporary in the workspace, with its lifetime in steps."""
+
     buffer: Buffer
     raw: Buffer  # the same memory as bytes
     first: int
@@ -224,6 +226,7 @@ class Run:
         return Way(self, body, plan, temporaries)
 
     def body(self, moved: Ranges, ones: frozenset[Var]) -> list[Stmt]:
+        """Emits all nodes of the function, copies results that were not written in place, and stores the counts of run-time dims."""
         defined = {out: n for n in self.function.nodes for out in n.outs}
         for target, result in zip(self.targets, self.function.results, strict=True):
             if target is not None:
@@ -249,6 +252,7 @@ class Run:
     # Arguments, results and constants: memory that the caller or the package owns.
 
     def pointer(self, name: str, t: g.Tensor, role: str) -> Buffer:
+        """Adds a raw pointer parameter to `run`, and a view that gives it the shape of `t`; returns the view."""
         raw = Buffer(f"{name}_raw", u8, (const(DIM_MAX),))
         self.raw.append(Param(raw, role))  # type: ignore[arg-type]
         buffer = Buffer(name, t.dtype, t.shape, t.strides)
@@ -256,6 +260,7 @@ class Run:
         return buffer
 
     def argument(self, p: g.Value, at: int) -> None:
+        """Creates the value of a parameter: a view of its pointer, or a scalar that is read from its slot in `dims`."""
         match p.annotation:
             case g.Tensor() as t:
                 self.values[p] = self.pointer(p.name, t, "inout" if t.state else "in")
@@ -269,12 +274,14 @@ class Run:
                 raise UnsupportedError(f"a parameter of kind {p.annotation} is not supported at the border of a compiled program")
 
     def output(self, number: int, o: Output) -> Buffer | None:
+        """Returns the buffer of a result; None for state, which already is in the memory of its argument."""
         if o.alias is None:
             return self.pointer(f"result_{number}", self.layout.outputs[number], "out")
         self.pointer(f"result_{number}", o.annotation, "inout")  # the ABI passes a pointer per output; this one aliases the state
         return None
 
     def find_constants(self, nodes: Sequence[g.Node]) -> None:
+        """Creates the buffers of literal tensors, also inside branches and loops; raises for packed sub-byte literals."""
         for n in nodes:
             if isinstance(n, g.Const):
                 if n.outs[0].tensor.dtype.bits < 8:
@@ -400,6 +407,7 @@ class Run:
     # Nodes.
 
     def nodes(self, nodes: Sequence[g.Node]) -> list[Stmt]:
+        """Emits the nodes in order, with their checks; each node is one step of the lifetimes."""
         stmts: list[Stmt] = []
         for n in nodes:
             self.step += 1
@@ -451,6 +459,7 @@ class Run:
         return Let(var, e)
 
     def view(self, n: g.Node) -> list[Stmt]:
+        """Emits a reshape: an alias if possible, else a copy (for strided sources, and for state that is updated later)."""
         value, out = g.node_args(n)[0], n.outs[0]
         if isinstance(value.annotation, g.Scalar):
             self.values[out] = buffer = self.fresh(out)
@@ -496,6 +505,7 @@ class Run:
         return stmts
 
     def call(self, n: g.CallLoop) -> list[Stmt]:
+        """Emits a kernel call; copies strided arguments to contiguous temporaries if the kernel needs that."""
         func = func_of(n.callee)
         dims = dict(zip(func.symbols, n.dims, strict=True))
         inputs, outs = iter(n.args), iter(n.outs)
@@ -544,6 +554,7 @@ class Run:
         return strided
 
     def scalar(self, value: g.Value | Expr) -> Expr:
+        """Returns the expression of a host scalar; loads it if a kernel computed it."""
         if isinstance(value, Expr):
             return value
         known = self.values[value]
@@ -552,6 +563,7 @@ class Run:
         return Load(self.buffer(value), zeros(known))
 
     def branch(self, n: g.If) -> list[Stmt]:
+        """Emits an `if`: both branches write their results to the same buffers."""
         cond = self.scalar(n.cond)
         cond = cond if cond.dtype is bool_ else Ne(cond, Const(0, cond.dtype))
         states = {new: old for old, new in versions(n)}
@@ -574,6 +586,7 @@ class Run:
         return [*poison_new, If(cond, then, orelse, n.span), *lets, *self.poison_dead()]
 
     def branch_body(self, b: g.Body, targets: list[Buffer | None]) -> Stmt:
+        """Emits the statements of a branch; results go straight to their targets if possible."""
         defined = {out: n for n in b.nodes for out in n.outs}
         for result, target in zip(b.results, targets, strict=True):
             if target is not None:

@@ -203,6 +203,7 @@ class _Change:
         self.refused: set[g.CallLoop] = set()
 
     def node(self, n: g.Node) -> g.Node:
+        """Returns the call over values in their new layouts; itself if it has none, or cannot be rewritten."""
         if not isinstance(n, g.CallLoop):
             return n
         mapped = {b: self.maps[k] for b, k in _buffers(n).items() if k in self.maps}

@@ -86,6 +86,7 @@ class _Promoted:
 
 
 def _open(func: Func, target: Target, decisions: OfKernel) -> _Opened:
+    """Replaces the free sizes of a program by variables."""
     free = free_sizes(func, target, decisions)
     opener = _Opener(free)
     opened = opener.func(func)
@@ -125,6 +126,7 @@ class _Opener(WithSymbols):
 
 
 def _promoted(opened: Iterable[_Opened]) -> Iterator[_Promoted]:
+    """Groups structurally equal opened programs, and yields their replacements."""
     alike: dict[tuple[object, ...], list[_Opened]] = {}
     for o in opened:
         if o.places:

@@ -63,6 +63,7 @@ def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
 
 
 def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
+    """Returns the call of the template's program; sites with equal arguments share one program."""
     sources = sources_of(n, lowering.numbers)
     taken = [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)]
     callee, extra, values = lowering.once(n, lambda: _program(n, taken, full, counts, in_place))

@@ -124,6 +124,7 @@ def refuse_addresses(function: g.Function) -> None:
 
 
 def _lowered(n: Node, number: int, array: Array) -> tuple[g.Node, ...]:
+    """Returns the literal that holds the address, and the call of the loop program without a body."""
     entry = g.Value(f"entry_{number}", g.Tensor(u8, (const(8),)))
     func = _external(n, number)
     dims: list[Expr] = [e for v in (*n.args, *n.outs) if isinstance(v.annotation, g.Tensor) for e in v.annotation.shape]

@@ -60,6 +60,7 @@ class Lowering:
         return tuple(lowered for n in nodes for lowered in self.node(n))
 
     def node(self, n: g.Node) -> tuple[g.Node, ...]:
+        """Lowers one node, also inside branches and loops; views and host scalars stay."""
         match n:
             case g.Op() if _by_template(n):
                 from .build_templates import lower_template
@@ -95,6 +96,7 @@ class Lowering:
         )  # fmt: skip
 
     def program(self, n: g.Op) -> tuple[g.Callee, tuple[Var, ...]]:
+        """Builds the loop program of an operator from its stages."""
         make_stages = TABLE[n.op].stages
         assert make_stages is not None
         stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)
@@ -103,6 +105,7 @@ class Lowering:
 
 
 def _by_template(n: g.Op) -> bool:
+    """True if the operator has a template that supports these arguments."""
     op = TABLE[n.op]
     return bool(op.template) and (op.fits is None or op.fits(tuple(tensor_of(a.annotation) for a in n.args), n.attrs))
 
@@ -154,6 +157,7 @@ def func_of_stages(name: str, sources: Sequence[Buffer | Expr], stages: Sequence
 
 
 def _stage_loops(stage: Stage, buffer: Buffer, read: Read) -> Stmt:
+    """Returns the loop nest of a stage: spatial loops, then reduction loops, around one block."""
     extents = (*stage.shape, *stage.reduce)
     spatial_kinds: list[IterKind] = ["S" for _ in stage.shape]
     kinds: list[IterKind] = spatial_kinds + ["R" for _ in stage.reduce]

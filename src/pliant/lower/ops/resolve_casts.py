@@ -23,6 +23,8 @@ def resolve_casts(function: g.Function) -> g.Function:
 
 
 class _Resolution(Renamer):
+    """Renames dims while it walks the graph."""
+
     def node(self, node: g.Node) -> g.Node:
         if isinstance(node, g.MatchCast):
             source, target = self.use(node.value).annotation, node.outs[0].annotation

@@ -124,6 +124,7 @@ class _Tile:
     rows: int
 
     def body(self) -> Stmt:
+        """Returns the code of a tile: load queries, visit all key tiles with online softmax, divide and store."""
         d, e = int(self.of.q.shape[2].value), int(self.of.v.shape[2].value)  # type: ignore[attr-defined]
         names = {"queries": (d,), "acc": (e,), "best": (), "total": (LANES,), "shrink": (), "score": (KEYS,), "lanes": (LANES,)}
         b = {name: _stack(name, self.rows, *shape) for name, shape in names.items()}

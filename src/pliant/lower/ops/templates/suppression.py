@@ -85,6 +85,7 @@ def _class(site: Site, i: Indices, kept: Buffer, sizes: Buffer) -> Stmt:
 
 
 def _corners(boxes: Buffer, batch: Expr, which: Expr, center: bool) -> Corners:
+    """Returns the lower and upper corners of a box, from either ONNX format."""
     a, b, c, d = (boxes.load(batch, which, Const(k, i64)) for k in range(4))
     if center:
         half_width, half_height = Div(c, Const(2.0, f32)), Div(d, Const(2.0, f32))
