@@ -166,7 +166,7 @@ def test_a_model_of_several_files(server: Server) -> None:
         assert path.read_bytes() == DATA and (path.parent / "1_Pooling" / "config.json").read_bytes() == pool
         (path.parent / "config.json").write_bytes(b"{")
         assert not several.is_here() and locate("several") == path and (path.parent / "config.json").read_bytes() == config
-        with pytest.raises(UnsupportedError, match="makes vectors of texts"):
+        with pytest.raises(UnsupportedError, match="is an embedding model"):
             LLM("several")
         assert catalog.remove(several) > len(DATA) and not path.parent.exists()
     finally:

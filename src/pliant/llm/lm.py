@@ -162,7 +162,7 @@ def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """Returns the source; raises if the catalog knows it as an embedder."""
     known = CATALOGUE.get(os.fspath(source))
     if known is not None and known.embeds:
-        raise UnsupportedError(f"`{known.name}` makes vectors of texts, and writes none", help=f'pliant.Embedder("{known.name}")')
+        raise UnsupportedError(f"`{known.name}` is an embedding model and cannot generate text", help=f'pliant.Embedder("{known.name}")')
     return source
 
 

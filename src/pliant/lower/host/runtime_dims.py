@@ -55,7 +55,7 @@ class RunTimeDims:
             return whole
         view = Buffer(name, whole.dtype, shape, scope=whole.scope)
         fits = [Le(e, most) for e, most in zip(shape, whole.shape, strict=True) if e is not most and not isinstance(e, Var)]
-        checks = [Check(c, f"the room of `{name}` is too small: {{0}} elements where {{1}} are", c.args) for c in fits]
+        checks = [Check(c, f"`{name}` is larger than its capacity: {{0}} elements along a dim, at most {{1}}", c.args) for c in fits]
         self.bound[last][1].extend([*checks, View(view, whole, tuple(Const(0, i64) for _ in whole.shape))])
         self.memory[view] = whole
         return view

@@ -51,7 +51,7 @@ def _packed(
         if buffer not in values:
             return None
         decide = layouts.about(values[buffer].name, target)
-        why = "columns of a pack: those of a vector serve tiles of any width, those of several make fewer streams; 0 is as it is"
+        why = "columns of a pack: one vector serves tiles of any width, several vectors make fewer memory streams; 0 leaves it unpacked"
         pack = decide("pack", (0, *packing.maps), packing.default, reorders=packing.reorders, kind="layout", why=why)
         return packing.maps.get(pack)
 

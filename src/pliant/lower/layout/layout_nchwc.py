@@ -144,7 +144,7 @@ class _Classes:
             first = next((k.name for k in same if isinstance(k, g.Value)), None)
             if not sizes or first is None or self.wanted.isdisjoint(same):
                 continue
-            why = "channels of a block: as many as a vector has lanes, or a half or a quarter of that; 0 is no blocks"
+            why = "channels of a block: the number of lanes of a vector, or a half or a quarter of that; 0 means no blocks"
             decide = layouts.about(first, target)
             size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # it changes where partial sums begin
             if size:
