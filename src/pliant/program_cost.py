@@ -28,7 +28,7 @@ from .target import target
 
 
 class Counts(NamedTuple):
-    """The cost for concrete dims; bytes are the compulsory traffic of each kernel (every operand once)."""
+    """The cost for concrete dims; bytes are the compulsory memory traffic: each kernel moves every element that it touches once."""
 
     operations: int
     read: int

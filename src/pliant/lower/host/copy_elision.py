@@ -115,7 +115,7 @@ class _Choice:
     def join(self, whole: g.Value, ranges: Sequence[Range]) -> tuple[Range, ...] | None:
         """Places the operands of a concat within its result.
 
-        Returns the ranges that must still be copied, or None if these are the majority: then one kernel call copies everything faster.
+        Returns the ranges that must still be copied, or None if these are the majority: then the kernel of the concat runs instead.
         """
         merged = self.merged([self.rooted(r) for r in ranges])
         own = [r for k, r in enumerate(merged) if self.may_lie_within(r) and all(r.source is not x.source for x in merged[:k])]

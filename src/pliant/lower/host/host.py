@@ -125,7 +125,7 @@ def build_host(
 
 
 def _views(function: g.Function) -> list[tuple[str, tuple[Expr, ...]]]:
-    """The shapes of reshapes, to be checked for overflow: a wrapped product could equal the true number of elements by accident."""
+    """Returns the shapes of reshaped values, to be checked for overflow: a wrapped product could match the true size by accident."""
     known = {v for p in function.params for e in annotation_exprs(p.annotation) for v in free_vars(e)}
     views = [n.outs[0] for n in g.walk_nodes(function.nodes) if is_view(n) and isinstance(n.outs[0].annotation, g.Tensor)]
     return [(f"`{v.name}`", v.tensor.shape) for v in views if all(free_vars(e) <= known for e in v.tensor.shape)]
@@ -155,7 +155,7 @@ class _Temp:
 
 
 def poison_kernel() -> Func:
-    """Returns a loop program that fills memory with bytes 0xFF: every float format reads them as NaN."""
+    """Returns a loop program that fills memory with bytes 0xFF, which f16, bf16, f32 and f64 read as NaN."""
     memory, i = Buffer("memory", u8, (Var("size", i64),)), Var("i", i64)
     fill = For(i, const(0), memory.shape[0], "serial", Store(memory, (i,), Const(0xFF, u8)))
     return Func("poison", (Param(memory, "out"),), fill, SCHEDULED)

@@ -148,7 +148,7 @@ class _Tile:
             return If(Lt(at, self.of.q.shape[1]), _over("x", e, "vector", write))
 
         visit = seq(*self.scores(b, kv, t, stop), *_softmax(b, self.rows_do), *self.mix(b, kv, t, stop))
-        there = And(Lt(ZERO, self.of.k.shape[1]), Lt(kv, self.of.k.shape[0]))  # always true here; it lets bounds proofs succeed
+        there = And(Lt(ZERO, self.of.k.shape[1]), Lt(kv, self.of.k.shape[0]))  # true if there are keys and heads; the bounds proofs need it
         tiles = For(t, self.first_tile(), Min(_tiles(stop, KEYS), self.of.turned.shape[1]), "serial", visit)
         return seq(
             *(Alloc(x) for x in b.values()), Let(kv, self.of.shared(self.h)), Let(stop, self.last_key()),
