@@ -1,4 +1,4 @@
-"""What a compiled program is found by in the code cache: everything that its code depends on."""
+"""The key of a compiled program in the code cache: everything that its code depends on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .target import Target
 
 
 def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes:
-    """The key of a package: the whole program, the machine, and the compiler's own version.
+    """Returns the key of a package: the whole program, the target, and the version of the compiler.
 
-    Code depends on the structure alone. But a package also names the lines of the user's source that its checks come from, so these lines
+    Code depends only on the structure of the program. But a package also contains the messages and source positions of its checks, so these
     are part of the key.
     """
     from .graph.structural import canonical
@@ -26,7 +26,7 @@ def cache_key(program: Program, machine: Target, checked: bool = False) -> bytes
         checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]
     key = "\n".join(parts).encode()
-    if checked:  # what may fail is every access: its names and places are told
+    if checked:  # every access may fail, with a message that contains names and source positions
         from .lower.schedule_kernels import named_hash
 
         spans = [n.span for n in walk_nodes(program.entry.nodes)]

@@ -1,4 +1,4 @@
-"""A compilation in progress: its state, and what a step of `pipeline.py` is."""
+"""The state of a compilation in progress, and the record of a step of `pipeline.py`."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is being compiled, as far as it has come."""
+    """The state of a compilation between two steps: the function, the options, and the results of the steps so far."""
 
     function: Function
     target: Target
-    constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by number
-    level: int = 2  # of LLVM's optimization
-    checked: bool = False  # accesses, index arithmetic and divisions are checked while the program runs
-    poison: bool = False  # fill temporaries before and after their use, to find who reads what nobody wrote
-    plan: bool = True  # temporaries share memory
-    fused: bool = True  # functions have their forms with fma
-    load: Function | None = None  # what is computed once, from literals alone, when the program is loaded
-    load_here: bool = False  # `load` becomes code for this machine, though its kernels are scheduled for the target
-    derived: tuple[Any, ...] = ()  # arrays that stand in `function` for the results of `load`
-    functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by number
+    constants: tuple[Any, ...] = ()  # the program's literal tensors, which code refers to by index
+    level: int = 2  # LLVM optimization level
+    checked: bool = False  # adds run-time checks of accesses, index arithmetic and divisions
+    poison: bool = False  # fills temporaries with NaN before and after their lifetime, to find reads of uninitialized memory
+    plan: bool = True  # temporaries share memory by liveness
+    fused: bool = True  # math functions use their FMA forms
+    load: Function | None = None  # computations on literals that run once, at load time
+    load_here: bool = False  # compiles `load` for this machine, though its kernels are scheduled for the target
+    derived: tuple[Any, ...] = ()  # placeholder arrays in `function` for the results of `load`
+    functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by index
     leaving: ForeignCalls | None = None  # calls of functions outside of compiled code
-    moves: CopyElision | None = None  # calls that need not run where what they move lies in place
-    assembly: Assembly | None = None  # code at work, of what is scheduled so far
-    decisions: Decisions | None = None  # what somebody asks the rules to choose, and all that they have chosen
+    moves: CopyElision | None = None  # copies that may be elided
+    assembly: Assembly | None = None  # background code generation of the kernels scheduled so far
+    decisions: Decisions | None = None  # the user's overrides of schedule decisions, and all decisions made
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
 
     @property
     def program(self) -> Program:
-        """The program as it stands, whole: what is computed when it is loaded and what is called outside are in it again.
+        """The program at this stage, with the load-time part and the original foreign calls put back.
 
-        Its text, with `named_constants`, is all that a compilation needs to begin anew from here.
+        Its text, with `named_constants`, is all that a compilation needs to resume from here.
         """
         function = self.function
         if self.leaving is not None:
@@ -64,10 +64,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the pipeline: its name, what it does, what holds afterwards."""
+    """A step of the pipeline: its name, its function, and the invariant that holds afterwards."""
 
     name: str
     run: Callable[[State], State]
     holds: str
-    optional: bool = False  # programs are right without it
-    part_of: str = ""  # the step that this one prepares: whoever leaves that out leaves this out too
+    optional: bool = False  # programs are correct without it
+    part_of: str = ""  # the step that this one prepares; disabling that step disables this one too

@@ -43,7 +43,7 @@ class ProgramCost:
 
     @cached_property
     def _calls(self) -> list[tuple[Cost, dict[Var, Expr]]]:
-        """The cost of each fused loop program over its own symbols, and what these are for the program."""
+        """The cost of each fused loop program over its own symbols, and the values of these over the program's dims."""
         function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps_to("without_fma")).function
         calls = [n for n in walk_nodes(function.nodes) if isinstance(n, CallLoop)]
         costs = []

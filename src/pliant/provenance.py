@@ -55,7 +55,7 @@ class Lineage:
 
     @cached_property
     def lowered(self) -> State:
-        """The program as far as it comes without machine code: scheduled loop programs, memory plan, host program."""
+        """The compile state before code generation: scheduled loop programs, memory plan, host program."""
         from .pipeline import run_steps, steps_after, without
 
         return run_steps(self.fused, without(steps_after("copy_elision"), ("emit",)))

@@ -1,4 +1,4 @@
-"""Watching a compilation: every step is verified, and printed where `PLIANT_SHOW` names it."""
+"""Debugging of a compilation: verifies every step, and prints those that `PLIANT_SHOW` names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def warn_of_unknown(names: frozenset[str], steps: tuple[str, ...]) -> None:
-    """Warns, once for each setting of `PLIANT_SHOW`, of names that no step has."""
+    """Warns, once for each value of `PLIANT_SHOW`, of names that are not steps."""
     if not names:
         return
     known = [*steps, *(p.name for p in kernel_passes()), "all"]
@@ -32,7 +32,7 @@ def warn_of_unknown(names: frozenset[str], steps: tuple[str, ...]) -> None:
 
 
 def kernel_passes() -> Sequence[Named]:
-    """The passes that each kernel goes through, in order."""
+    """Returns the passes that each kernel goes through, in order."""
     from .loop.lowering import all_passes
     from .lower.schedule_kernels import KERNEL_PASSES
 
@@ -40,7 +40,7 @@ def kernel_passes() -> Sequence[Named]:
 
 
 def watch_loop_passes() -> Watch | None:
-    """An observer that shows and verifies passes over loop programs; None if neither was asked for."""
+    """Returns an observer that prints and verifies passes over loop programs; None if the settings ask for neither."""
     settings = read_settings()
     if not settings.verify and not (settings.show and any(settings.shows(p.name) for p in kernel_passes())):
         return None
@@ -63,7 +63,7 @@ def watch_loop_passes() -> Watch | None:
 
 
 def verify_step(step: Step, before: State, after: State) -> None:
-    """Verify what a step has changed: the graph, the scheduled loop programs, the host program."""
+    """Verifies what a step has changed: the graph, the scheduled loop programs, the host program; raises InternalError."""
     from .graph.verify import verify as verify_graph
     from .loop.verify import verify as verify_loops
     from .loop.verify_blocks import check_claims
@@ -86,7 +86,7 @@ def verify_step(step: Step, before: State, after: State) -> None:
 
 
 def show_step(step: Step, before: State, after: State, elapsed: float) -> None:
-    """Print a step's invariant, its time, and the program after it."""
+    """Prints the invariant of a step, its time, and the program after it."""
     changed = before.function is not after.function or before.host is not after.host or before.package is not after.package
     print(f"# {step.name}: {step.holds} ({elapsed * 1e3:.1f} ms){'' if changed else ' (unchanged)'}", file=sys.stderr)
     if before.function is not after.function:

@@ -68,7 +68,7 @@ class CompiledModel:
         return Executable(stored.package, threads=threads, constants=stored.constants, lineage=Lineage(self._program, self._machine))
 
     def _built(self) -> Any:
-        """The model over its file's tensors."""
+        """Returns the nn module of the model, built from its file."""
         if self._model is None:
             import pliant
 
@@ -89,11 +89,11 @@ class CompiledModel:
         package = compile_program(program)
         constants = constants_of(package, program.constants)
         config = {name: getattr(self.config, name) for name in DecoderConfig.__dataclass_fields__}
-        found = StoredProgram(package, constants, {"config": config, "models": [stamp.path for stamp in self._file.stamps]})
-        self._model = None  # the program has its weights, and a report builds it again
-        if self._folder is not None and self._key:  # the next start needs it, and this one does not wait for it
-            threading.Thread(target=_keep, args=(self._folder, self._name, self._key, self._file, found), name="pliant-keep").start()
-        return found
+        stored = StoredProgram(package, constants, {"config": config, "models": [stamp.path for stamp in self._file.stamps]})
+        self._model = None  # frees memory: the program holds the weights, and a report can build the model again
+        if self._folder is not None and self._key:  # stored in the background: only the next start needs it
+            threading.Thread(target=_keep, args=(self._folder, self._name, self._key, self._file, stored), name="pliant-keep").start()
+        return stored
 
 
 def model_programs() -> ProgramStore | None:

@@ -23,7 +23,7 @@ from .node_lists import Users, map_node_lists, users_of
 
 
 def fold_data_movement(function: g.Function) -> g.Function:
-    """The function whose templates do moves in their own loads and stores, also inside bodies."""
+    """Returns the function with data movements folded into templates, also inside branches and loops."""
     return map_node_lists(function, lambda nodes, results: moves_into_templates(nodes, users_of(nodes, results)))
 
 
@@ -45,7 +45,7 @@ def _free(n: g.CallLoop) -> set[Param]:
     inputs = [p for p in func.params if p.role != "out"]
     for p, a in zip(inputs, n.args, strict=True):
         if isinstance(p.value, Buffer) and isinstance(a, g.Value) and a.tensor.strides != p.value.strides:
-            return set()  # the host program makes a copy for it
+            return set()  # the host program makes a contiguous copy of such an argument
     return {p for p in func.params if p.value.name in func.attrs.moved}
 
 
@@ -134,8 +134,8 @@ def _joined(before: Sequence[g.CallLoop], n: g.CallLoop, after: Sequence[g.CallL
     kept = [out for out in n.outs if not any(out in m.args for m in after)]
     call = merge([*before, n, *after], [*kept, *moved])
     func = func_of(n.callee)
-    made = _in_place(func_of(call.callee)).with_(name=func.name, attrs=func.attrs.with_(moved=()))
-    return replace(call, callee=callee_of(made))
+    folded = _in_place(func_of(call.callee)).with_(name=func.name, attrs=func.attrs.with_(moved=()))
+    return replace(call, callee=callee_of(folded))
 
 
 def _in_place(func: Func) -> Func:

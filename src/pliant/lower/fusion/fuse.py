@@ -1,19 +1,19 @@
 """Operator fusion: merges loop programs with the producers of what they read.
 
-What may join is decided by what the loops are (`loop.analysis.pattern`), not by what an operator was called:
-- an epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program),
-  reading it at the very index it writes;
-- a prologue: an elementwise producer or a gather joins its consumer, unless that is matmul-like and would compute it for each tile;
-- updates: what a scatter, or another program that has no simpler kind or updates state, reads once is computed where it is read;
-- decoded weights: what makes the right-hand side of a matmul from at most half as many bits joins it, and is never in memory;
-- reductions over the same rows join each other, with what stands between them (`lower.fusion.row_fusion`): a norm written in parts is one
-program;
-- but where results of products lie side by side in one (`lower.host.copy_elision`), what is computed for another part of that is written
-there by
-  a program of its own, so that none of them is copied;
-- a sibling: what a reduction is preceded by may have other readers later, and is then a second result (`h = x + y; norm(h)`).
-Two steps come first: `fold_data_movement` has templates do moves in their own loads and stores, `rematerialize` gives every reader of a
-cheap value a copy of its producer.
+The loops decide what may fuse (`loop.analysis.pattern`), not the names of operators:
+- Epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program) if they
+  read it at the very index that it writes.
+- Prologue: an elementwise producer or a gather joins its consumer, unless the consumer is matmul-like and would recompute it for each tile.
+- Updates: a scatter, a state update, or a program of no simpler kind computes an operand inline if it reads each element once.
+- Decoded weights: a program that computes the right-hand side of a matmul from at most half as many bits joins the matmul, so the decoded
+  weights are never in memory.
+- Row fusion: reductions over the same rows join each other, with the programs between them (`lower.fusion.row_fusion`). So a norm written
+  as several operators is one kernel.
+- Exception: producers of other operands do not join a concat of matmul results, so that copy elision (`lower.host.copy_elision`) can write
+  all of its parts in place.
+- Sibling: the producer before a reduction may have other readers; its value is then a second result (`h = x + y; norm(h)`).
+Two steps come first: `fold_data_movement` folds data movement into the loads and stores of templates, and `rematerialize` gives every
+reader of a cheap value its own copy of the producer.
 
 In all other cases the value between two programs must have no reader outside of the group. Except for row fusion, a group has at most one
 program that is more than elementwise (its anchor). The merged call stands at the place of the last member, so readers of the group's
@@ -44,7 +44,7 @@ ROW_BY_ROW = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.REDUCTION)
 
 
 def fuse(function: g.Function) -> g.Function:
-    """The function with groups of its loop programs merged, also inside bodies."""
+    """Returns the function with groups of its loop programs merged, also inside branches and loops."""
     return map_node_lists(function, _fuse_nodes)
 
 
@@ -210,5 +210,5 @@ def _bits(t: g.Annotation) -> Expr:
 
 
 def updates_state(n: g.CallLoop) -> bool:
-    """Whether a program gives nothing but the new version of one state, and may have others before it."""
+    """True if the only result of a call is the new version of a state, and the program has no schedule of its own."""
     return len(n.outs) == 1 and g.is_state(n.outs[0]) and not func_of(n.callee).attrs.scheduled

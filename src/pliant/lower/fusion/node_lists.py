@@ -1,4 +1,4 @@
-"""What the steps of fusion share: lists of nodes (of a function and of the bodies inside it), readers of values, who may join whom."""
+"""Helpers of the fusion steps: rewriting node lists of a function and its nested bodies, readers of values, and what may be fused."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ...graph import node as g
 from ..callee import func_of
 
 Users = dict[g.Value, list[g.Node | None]]
-Change = Callable[[Sequence[g.Node], Sequence[g.Value]], tuple[g.Node, ...]]  # of a list of nodes whose results are read outside of it
+Change = Callable[[Sequence[g.Node], Sequence[g.Value]], tuple[g.Node, ...]]  # (nodes, values read outside of them) -> new nodes
 
 
 def map_node_lists(function: g.Function, change: Change) -> g.Function:
-    """The function with every list of nodes changed: those of branches and loop bodies first, the function's own last."""
+    """Returns the function with `change` applied to every list of nodes: those of branches and loop bodies first, its own last."""
 
     def body(b: g.Body) -> g.Body:
         return g.Body(b.params, inside(b.nodes, b.results), b.results)
@@ -34,7 +34,7 @@ def map_node_lists(function: g.Function, change: Change) -> g.Function:
 
 
 def users_of(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> Users:
-    """The readers of each value, each once. None stands for the end of the list, which reads the results."""
+    """Returns the readers of each value, without duplicates; None stands for the end of the list, which reads the results."""
     readers: dict[g.Value, dict[g.Node | None, None]] = {}
     for n in nodes:
         for v in g.all_uses(n):
@@ -45,6 +45,6 @@ def users_of(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> Users:
 
 
 def may_join(n: g.CallLoop) -> bool:
-    """State keeps its place in the order, and a program that was scheduled by hand is compiled as it stands."""
+    """True if a call may be fused: not if it touches state (updates must stay in order), nor if it has a schedule of its own."""
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
     return not any(map(g.is_state, values)) and not func_of(n.callee).attrs.scheduled

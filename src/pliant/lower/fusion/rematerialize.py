@@ -1,8 +1,8 @@
-"""Rematerialization: a cheap elementwise value that several programs read is computed by each of them.
+"""Rematerialization: duplicates cheap elementwise producers, so that each reader of the value recomputes it.
 
     y = add(x, 1); a = exp(y); b = sum(y)      ->      y = add(x, 1); a = exp(y); y_1 = add(x, 1); b = sum(y_1)
 
-Each copy has one reader, so that `fuse` joins it to that, and the value is never written to memory.
+Each copy has one reader, so that `fuse` merges it into that reader, and the value is never written to memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MOST_READERS = 4  # beyond this, loads of one stored value cost less than comput
 
 
 def rematerialize(function: g.Function) -> g.Function:
-    """The function in which cheap values have one reader each, also inside bodies."""
+    """Returns the function with cheap producers duplicated for their readers, also inside branches and loops."""
     return map_node_lists(function, _copied_to_readers)
 
 
 def _copied_to_readers(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    """The nodes with a copy of each cheap producer before each of its readers, where all of them can compute it."""
+    """Returns the nodes with a copy of each cheap producer before each of its readers, if all readers can recompute it."""
     kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
     anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
     users = users_of(nodes, results)
@@ -46,21 +46,21 @@ def _copied_to_readers(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> t
 def _with_copies(
     nodes: Sequence[g.Node], n: g.CallLoop, readers: Sequence[g.Node | None]
 ) -> tuple[tuple[g.Node, ...], dict[g.CallLoop, g.CallLoop]]:
-    """The nodes with a copy of `n` before each of the readers, which reads it; and what each new node is made of."""
-    found: list[g.Node] = []
-    made: dict[g.CallLoop, g.CallLoop] = {}
+    """Returns the nodes with a copy of `n` before each of the readers, and the node that each new node replaces."""
+    result: list[g.Node] = []
+    origin: dict[g.CallLoop, g.CallLoop] = {}
     for m in nodes:
         if m in readers and isinstance(m, g.CallLoop):
             out = replace(n.outs[0])
             copy = replace(n, outs=(out,))
             reader = replace(m, args=tuple(out if a is n.outs[0] else a for a in m.args))
-            made |= {copy: n, reader: m}
-            found += [copy, reader]
+            origin |= {copy: n, reader: m}
+            result += [copy, reader]
         else:
-            found.append(m)
-    return tuple(found), made
+            result.append(m)
+    return tuple(result), origin
 
 
 def _is_cheap(n: g.CallLoop, anchors: set[g.Value]) -> bool:
-    """Whether a node is one elementwise store that costs about as much as a load, and no epilogue of something dear."""
+    """True if a node is one elementwise store about as cheap as a load, and could not be an epilogue of an anchor instead."""
     return len(n.outs) == 1 and cheap_store(func_of(n.callee)) and anchors.isdisjoint(a for a in n.args)

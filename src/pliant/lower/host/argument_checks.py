@@ -140,7 +140,11 @@ def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, 
 
 
 def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], host: bool = False) -> Func:
-    """An entry function; its symbols are lets, hence plain variables instead of the dims that the graph has for them."""
+    """Returns an entry function.
+
+    Its symbols are bound by lets, so they become plain variables instead of the dims of the graph: a dim would carry its contract
+    as a fact into the very checks that have to establish it.
+    """
     draft = Func(name, params, Seq(tuple(body)), FuncAttrs(entry=True, scheduled=True, host=host))
     return draft.with_(body=instantiate(draft, draft.buffers, ()))
 

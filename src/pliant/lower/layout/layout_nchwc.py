@@ -37,7 +37,10 @@ _Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # cache:
 
 
 def layout_nchwc(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
-    """The function with images in blocks of channels, where convolutions make them; how large blocks are is a decision for each class."""
+    """Returns the function with activations in NCHWc; the block size of each class is a decision.
+
+    If a loop program cannot be rewritten, its values are fixed and the classes are computed again.
+    """
     known, layouts = known_values(function), (decisions or Decisions()).of_kernel(function.name)
     left_out: set[g.CallLoop] = set()
     programs: _Made = {}

@@ -93,6 +93,6 @@ def _program(
     # A template with loops that are not serial brings its own schedule; the default rules schedule templates of blocks.
     shared = any(isinstance(s, For) and s.kind != "serial" for s in walk_stmts(body))
     attrs = FuncAttrs(scheduled=shared, counted=counted, moved=tuple(b.name for b in moved(TABLE[n.op].template, site)))
-    known = Func(n.op, (*given, *written), body, attrs)
+    known = Func(n.op, (*inputs, *written), body, attrs)
     extra = tuple(v for v in free_variables(body) if v not in known.symbols and v not in known.scalars)
     return callee_of(known.with_(params=(*inputs, *(Param(v) for v in extra), *written))), extra, values

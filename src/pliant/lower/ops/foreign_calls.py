@@ -105,7 +105,7 @@ def with_calls(function: g.Function, leaving: ForeignCalls) -> g.Function:
 
 
 def external_number(callee: g.Callee) -> int | None:
-    """Which call of a function outside a loop program without a body stands for, if it is such a one."""
+    """Returns the index of the foreign call that a loop program stands for; None for an ordinary loop program."""
     return func_of(callee).attrs.external
 
 
