@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from contest import Times, contest, ratio
 
 import pliant
+from contest import Times, contest, ratio
 from pliant.dtype import f32
 from pliant.graph import ops
 from pliant.graph.builder import Builder

@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 import numpy as np
-from contest import Times, contest, ratio
-from decoder_layer import FFN, HEAD, HEADS, KV_HEADS, WIDTH, best_time, decoder_layer, no_past, prefill_arguments, random_weights, reference
 
 import pliant
+from contest import Times, contest, ratio
+from decoder_layer import FFN, HEAD, HEADS, KV_HEADS, WIDTH, best_time, decoder_layer, no_past, prefill_arguments, random_weights, reference
 from pliant.machine_peak import fma_rate
 
 TOKENS = (1, 16, 128, 300)

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from contest import Times, contest, ratio
 
+from contest import Times, contest, ratio
 from pliant import Out, Tensor, block, compile, dim, erf, exp, f32, kernel, log, sigmoid, sin, tanh
 
 n = dim("n")

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from contest import Figures, Times, contest
-from products import INTEGERS, LARGE, PRODUCTS, SMALL_INTEGERS, VECTOR, normal, packed, plain, rows_times_vector
 
 import pliant
+from contest import Figures, Times, contest
 from pliant.machine_peak import best_time, fma_rate, read_bandwidth
+from products import INTEGERS, LARGE, PRODUCTS, SMALL_INTEGERS, VECTOR, normal, packed, plain, rows_times_vector
 
 THREADS = 2
 WEIGHTS = [(384, 384), (384, 1536), (1536, 384), (576, 576), (576, 1536), (2048, 2048)]

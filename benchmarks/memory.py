@@ -9,11 +9,11 @@ the pool keeps what earlier shapes needed; a plan needs the workspace of the lar
 
 from __future__ import annotations
 
+import numpy as np
+
 import contest  # puts this checkout and the examples where they are found
 import decoder_layer
 import minilm
-import numpy as np
-
 from pliant import Tensor, dim, f32, i64
 from pliant.lower.host.memory_plan import Plan, Temporary, aligned, largest_live_set, plan_memory
 from pliant.pipeline import compile_as_far_as

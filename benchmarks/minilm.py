@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from contest import Times, contest, ratio
 from minilm import FFN, HEADS, LAYERS, WIDTH, batch, load, weights_file
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from contest import Figures, Times, contest
 
 import pliant
+from contest import Figures, Times, contest
 from pliant import Tensor, bool_, dim, f16, f32, f64, function, i64, ops, u8
 from pliant.machine_peak import best_time
 

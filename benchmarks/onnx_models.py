@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from contest import ROOT, Figures, Times, contest, ratio
 
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "models")]
@@ -50,8 +51,9 @@ def exported() -> Path:
         return path
     import torch
     import transformers
-    from minilm import FFN, HEADS, LAYERS, WIDTH, weights_file
     from safetensors.torch import load_file
+
+    from minilm import FFN, HEADS, LAYERS, WIDTH, weights_file
 
     sizes = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": FFN}
     config = transformers.BertConfig(**sizes, attn_implementation="eager")

@@ -21,9 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import numpy as np
-from error_cases import CASES, FUNCTIONS, SIZES, Case, of_onnxruntime
 
 import pliant
+from error_cases import CASES, FUNCTIONS, SIZES, Case, of_onnxruntime
 
 FLOOR = 0.5  # a half of the last place
 GOOD = 1.5  # times the better peer's

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from contest import PLACES, ROOT
 
 TOKENS = 2000
@@ -89,11 +90,10 @@ class Float64(dict[str, Any]):
 def reference(path: str, rows: list[list[int]]) -> list[Any]:
     """The logits in float64."""
     sys.path.append(str(ROOT / "tests"))
-    from reference_decoder import logits_of_rows
-    from tiny_models import Shape
-
     from pliant.frontends.gguf import open_gguf
     from pliant.llm.models.parts import settings_of
+    from reference_decoder import logits_of_rows
+    from tiny_models import Shape
 
     file = open_gguf(path)
     s = settings_of(file, interleaved=True)

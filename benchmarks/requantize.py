@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import contest  # noqa: F401  (this checkout on the path)
 import numpy as np
-from assets import cache_folder
 from numpy.typing import NDArray
 
+import contest  # noqa: F401  (this checkout on the path)
+from assets import cache_folder
 from pliant.frontends.gguf import BY_NAME, Format, open_gguf
 from pliant.frontends.gguf.reader import GgufTensor
 from pliant.quantization.formats import Packed

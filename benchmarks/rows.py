@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from contest import Times, contest, ratio
 
 import pliant
+from contest import Times, contest, ratio
 from pliant import Tensor, dim, f32, function, i64, ops
 
 THREADS = int(os.environ.get("PLIANT_NUM_THREADS", "2"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from contest import Times, contest, ratio
 
 import pliant
+from contest import Times, contest, ratio
 from pliant import InOut, Tensor, dim, f32, fma, kernel, parallel, vector
 from pliant.machine_peak import best_time
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from assets import fetch
 
 import pliant
+from assets import fetch
 from pliant import nn
 from pliant.llm.models.bert import Bert, Settings
 

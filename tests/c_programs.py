@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_loops import aligned, slot
 
+from native_loops import aligned, slot
 from pliant.api import program_of
 from pliant.backend import backend_of
 from pliant.backend.c import BACKEND as C_BACKEND

@@ -21,8 +21,6 @@ import conv
 import gemm
 import products
 from declared_instructions import declared
-from schedule_kernels import parse
-
 from pliant.api import program_of
 from pliant.dtype import DType, f16, f32, i8, i16, u8
 from pliant.graph import ops
@@ -36,6 +34,7 @@ from pliant.schedule.library.record import Rule
 from pliant.support.random import Stream
 from pliant.sym.expr import Dim, const
 from pliant.target import Target, target
+from schedule_kernels import parse
 
 Shape = tuple[int | str, ...]
 SIZES = {"n": 45, "m": 7}

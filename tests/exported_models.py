@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compiled_graphs import interpret_host
 
+import decoder_layer as example
 import pliant
+from compiled_graphs import interpret_host
 from pliant import InOut, State, Tensor, dim, f32, function, kernel, ops
 from pliant.api import program_of
 from pliant.lower.host.host import HostProgram
 from pliant.pipeline import CODE, compile_as_far_as, run_steps
 from pliant.runtime.loading import open_package
 from pliant.target import target
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-import decoder_layer as example
 
 Array = np.ndarray[Any, Any]
 

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from native_loops import slot
 
+from native_loops import slot
 from pliant.dtype import ALL
 
 Array = np.ndarray[Any, Any]

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from schedule_kernels import parse
-
 from pliant.loop.stmt import Func
+from schedule_kernels import parse
 
 HEAD = """from pliant import InOut, abs, bf16, bool_, combine, f16, f64, i16, i64, inf, min, u32
 """

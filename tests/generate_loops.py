@@ -14,8 +14,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from generate_values import BUFFER_DTYPES, DTYPES, ONE, ZERO, Expressions, Scope
 
+from generate_values import BUFFER_DTYPES, DTYPES, ONE, ZERO, Expressions, Scope
 from pliant.dtype import DType, bool_, f32, f64, i32, i64, u8
 from pliant.loop.buffer import Buffer, Load
 from pliant.loop.stmt import (

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from random_graphs import exact_op
 
 from pliant.dtype import DType
 from pliant.graph import node as g
@@ -25,6 +24,7 @@ from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.sym.expr import Expr, Var
 from pliant.sym.semantics import evaluate
+from random_graphs import exact_op
 
 Array = np.ndarray[Any, Any]
 Env = dict[Var, int]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from levels import runs_here
 
+from levels import runs_here
 from pliant.codegen.llvm import Module, compile_module, generate
 from pliant.dtype import DType, bool_, i64
 from pliant.loop.buffer import Buffer

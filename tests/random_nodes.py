@@ -24,6 +24,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
 from onnx_suite import Case, missing, node_cases, reason_of
 
 Array = Any

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from op_cases import CASES, SIZES, Case, build
 
+from op_cases import CASES, SIZES, Case, build
 from pliant.dtype import bool_, pack
 from pliant.graph import node as g
 from pliant.graph import ops

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tiny_models import Shape
 
 Array = NDArray[np.float64]

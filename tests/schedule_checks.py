@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from error_bounds import Bounds
 from generate_loops import clone
 from generate_loops import make_arguments as loop_arguments
 from native_loops import Lifted, poisoned, same_bits
-from schedule_kernels import kernel, make_arguments, pack, unpack
-from schedule_player import Player
-
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer
@@ -37,6 +35,8 @@ from pliant.schedule import Schedule, Trace, default_schedule
 from pliant.support.errors import ScheduleError, UnsupportedError
 from pliant.sym.expr import Dim
 from pliant.target import target
+from schedule_kernels import kernel, make_arguments, pack, unpack
+from schedule_player import Player
 
 DIMS = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 17, 33]
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from native_loops import Lifted, same_bits
-from schedule_kernels import make_arguments, pack, unpack
 
+from native_loops import Lifted, same_bits
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
 from pliant.loop.printer import print_func
@@ -27,6 +26,7 @@ from pliant.loop.verify import verify
 from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import UnsupportedError
+from schedule_kernels import make_arguments, pack, unpack
 
 SIZES = (0, 1, 2, 3, 5, 7, 12, 13, 31)
 Arrays = list[Any]

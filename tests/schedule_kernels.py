@@ -10,8 +10,8 @@ import functools
 from collections.abc import Mapping
 
 import numpy as np
-from generate_loops import clone
 
+from generate_loops import clone
 from pliant.dtype import bool_
 from pliant.loop.parse import parse_module
 from pliant.loop.stmt import Func, Param

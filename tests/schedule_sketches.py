@@ -11,10 +11,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from pliant.loop.stmt import Block, walk_stmts
 from schedule_checks import Sketch
 from schedule_kernels import parse
-
-from pliant.loop.stmt import Block, walk_stmts
 
 DIMS = 'n = dim("n")\nm = dim("m")\n'
 TAILS = ["guard", "guard", "cut"]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf_files import BOOL, F32, I32, STRING, U32, Tensor, array, number, text, write
 from numpy.typing import NDArray
 
 import pliant
+from gguf_files import BOOL, F32, I32, STRING, U32, Tensor, array, number, text, write
 from pliant.quantization.dequantize import dequantize
 from pliant.quantization.formats import BY_NAME, Format
 

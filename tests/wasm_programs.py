@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_loops import slot
 
+from native_loops import slot
 from pliant.codegen.emit import emit_object
 from pliant.codegen.link_wasm import link_wasm
 from pliant.codegen.llvm import generate

@@ -158,7 +158,6 @@ def _decoder_layer() -> Any:
 
 def _decoder_layer_arguments() -> Any:
     import decoder_layer
-
     import pliant
 
     named = decoder_layer.prefill_arguments(decoder_layer.random_weights(), 20)
@@ -181,7 +180,6 @@ def _embedder_arguments() -> list[Any]:
 
 def _decoder() -> Any:
     from decoder_models import decoder
-
     from pliant.frontends.onnx import from_onnx
 
     return from_onnx(decoder(layers=2, width=64, heads=4, kv=2, inner=128, words=100).SerializeToString())

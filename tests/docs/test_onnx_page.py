@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 pytest.importorskip("onnx", reason="the suite is part of the package onnx")
 from counts import count

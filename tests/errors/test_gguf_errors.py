@@ -13,9 +13,9 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+
 from counts import count
 from gguf_files import ARRAY, BOOL, F32, I8, I32, I64, STRING, U8, U16, U32, U64, Tensor, array, number, string, text, write
-
 from pliant import ModelFileError
 from pliant.frontends.gguf.parse import parse
 from pliant.frontends.gguf.reader import from_bytes

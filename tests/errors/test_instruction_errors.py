@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from declared_instructions import MULTIPLY_ADD, by_lanes, pairs
-from levels import runs_here
 
 import pliant
+from declared_instructions import MULTIPLY_ADD, by_lanes, pairs
+from levels import runs_here
 from pliant import Error, InOut, Out, Tensor, block, cast, dim, grid, i4, i16, i32, init, kernel, vector
 from pliant.target.declared import DECLARED
 

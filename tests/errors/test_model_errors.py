@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 
 import pytest
-from gguf_files import F32, U32, Tensor, number, text, write
-from tiny_models import Shape, random_weights, settings_pairs, tokenizer_pairs
 
+from gguf_files import F32, U32, Tensor, number, text, write
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.llm.models import FAMILIES, build
+from tiny_models import Shape, random_weights, settings_pairs, tokenizer_pairs
 
 
 def file(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counts import count
 
 import pliant
+from counts import count
 
 onnx = pytest.importorskip("onnx", reason="ONNX models need the package onnx")
 from broken_onnx import base, broken_models  # noqa: E402

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from compiled_graphs import compiled
-
 import pliant
+from compiled_graphs import compiled
 from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.support.errors import Error, ShapeError, UnsupportedError
 from pliant.support.source import Span

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import kernel
-
 from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import ModelFileError, ScheduleError
+from schedule_kernels import kernel
 
 # kernel, what to do before, the call that is refused, part of the message, part of an underlined line
 REFUSALS = [

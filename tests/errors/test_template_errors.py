@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from counts import count
 
+from counts import count
 from pliant import Error, ModelFileError
 from pliant.llm import chat_template as module
 from pliant.llm.chat_template import ChatTemplate

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from c_programs import Model, c_source, compiler
 
+import decoder_layer as example
 import pliant
+from c_programs import Model, c_source, compiler
 from pliant import InOut, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
 from pliant.interp.graph import run_graph
 from pliant.target import target
-
-sys.path[:0] = [str(Path(__file__).parents[2] / "examples")]
-
-import decoder_layer as example  # noqa: E402
 
 n, u = dim("n", max=64), dim("u")
 RNG = np.random.default_rng(3)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import decoder_layer as example
 import pliant
 from pliant.compilation import State
 from pliant.graph.node import CallLoop
@@ -21,10 +20,6 @@ from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.pipeline import STEPS
 from pliant.target import target
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-import decoder_layer as example
 
 WEIGHTS = example.random_weights()
 

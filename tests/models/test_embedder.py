@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fetched import fetched
 
 import pliant
+from fetched import fetched
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.llm.catalog import CATALOGUE
 

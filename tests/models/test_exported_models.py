@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import pliant
 from counts import count
 from exported_models import MODELS, Interpreted, Model, run_scheduled_for
 from exported_programs import Exported
-
-import pliant
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from levels import runs_here
 
 TESTS = Path(__file__).parent.parent

@@ -5,17 +5,14 @@ Skipped where the weights cannot be fetched, or transformers is not installed.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import pliant
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "examples"))
 import minilm
+import pliant
 
 BATCHES = [[1], [17], [2, 5, 3], [64, 1]]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fetched import unpacked
 
 import pliant
+from fetched import unpacked
 from pliant.interp.graph import run_graph
 
 onnx = pytest.importorskip("onnx", reason="ONNX models need the package onnx")

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("onnx", reason="models are made with the package onnx")
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
 import onnxruntime as ort
-from decoder_models import decoder
 
 import pliant.onnxruntime
+from decoder_models import decoder
 
 LAYERS, KV, D, WORDS = 2, 2, 16, 96
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference_decoder import logits
-from tiny_models import Shape
 
 from pliant import Error
 from pliant.llm.lm import LLM
 from pliant.llm.locate import locate
+from reference_decoder import logits
+from tiny_models import Shape
 
 
 @cache

@@ -6,17 +6,11 @@ changed, its memory is planned for all rows.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from compiled_graphs import compiled, host_of, interpret_host, lowered
-
 import pliant
+from compiled_graphs import compiled, host_of, interpret_host, lowered
 from pliant import InOut, State, Tensor, bool_, dim, f32, function, kernel, ops
 from pliant.graph.node import CallLoop, walk_nodes
 from pliant.graph.verify import verify

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference_decoder import logits
-from tiny_models import Shape, random_weights, tiny_llm
 
 from pliant.llm.engine import Part
 from pliant.llm.lm import LLM
 from pliant.quantization.formats import FORMATS
+from reference_decoder import logits
+from tiny_models import Shape, random_weights, tiny_llm
 
 TYPES = ("F32", "F16", "BF16", *(f.name for f in FORMATS.values() if f.codes is not None))  # no more than there are matrices
 WIDE = Shape(width=256, heads=8, kv_heads=4, size=32, ffn=256)  # some formats have blocks of 256

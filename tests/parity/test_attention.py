@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from compiled_graphs import host_of
-
 import pliant
+from compiled_graphs import host_of
 from pliant import Tensor, bool_, dim, f32, function, ops
 from pliant.sym.expr import free_vars
 

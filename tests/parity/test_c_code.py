@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from test_codegen_ops import DTYPES, edges, elementwise, operations
+from test_dtypes import STORAGE, even, passed, program, values
+
 from c_programs import RANDOM, C, build, compiler, run_host
 from compiled_graphs import interpret_host
 from counts import count
@@ -15,12 +18,6 @@ from generate_loops import clone, make_arguments, make_program
 from native_loops import same_bits
 from op_cases import CASES, arrays_of
 from op_cases import build as build_case
-from schedule_kernels import KERNELS as TEXTS
-from schedule_kernels import kernel
-from schedule_kernels import make_arguments as arguments_of
-from test_codegen_ops import DTYPES, edges, elementwise, operations
-from test_dtypes import STORAGE, even, passed, program, values
-
 from pliant.backend import backend_of
 from pliant.codegen.c_render import render
 from pliant.codegen.c_types import helper_texts
@@ -35,6 +32,9 @@ from pliant.program import Program
 from pliant.sym.expr import EXPANDED_FUNCTIONS, BitNot, Call, Cast, Const, Dim, Expr, Fma, Lt, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
+from schedule_kernels import KERNELS as TEXTS
+from schedule_kernels import kernel
+from schedule_kernels import make_arguments as arguments_of
 
 PROGRAMS = count(30, 2000)
 KERNELS = list(TEXTS)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
 from levels import runnable
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Native
-
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from levels import runnable
 from native_loops import Native, same_bits
-
 from pliant.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i64
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import For, Func, Param, Store

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from levels import runnable
 from native_loops import Native, run
-
 from pliant.codegen.llvm import generate
 from pliant.dtype import dtype, f32, f64, i32, i64, u8
 from pliant.loop.buffer import Buffer

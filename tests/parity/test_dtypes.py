@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_loops import Native, same_bits
 
+from native_loops import Native, same_bits
 from pliant.dtype import ALL, DType, bf16, bool_, f16, f32, f64, i64, pack, unpack
 from pliant.loop.buffer import Buffer, loaded_dtype
 from pliant.loop.stmt import For, Func, Param, Store

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from levels import assembly_for, rules_for
 
 import pliant
+from levels import assembly_for, rules_for
 from pliant import Tensor, bf16, dim, f32, function, ops
 
 a, b, c = dim("a"), dim("b"), dim("c")

@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 import pytest
-from counts import count
 from numpy.typing import NDArray
 
+from counts import count
 from pliant import UnsupportedError
 from pliant.quantization.dequantize import dequantize
 from pliant.quantization.formats import FORMATS, Factor, Format, Packed

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from compiled_graphs import call, compiled, host_of, interpret_host
 from native_loops import same_bits
-from wasm_programs import module_of, run_host
-
 from pliant import InOut, State, Tensor, bool_, dim, f32, function, i64, kernel, ops
 from pliant.interp.graph import run_graph
+from wasm_programs import module_of, run_host
 
 n = dim("n", max=64)
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Lifted
-
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import call, compiled, without
 
 import pliant
+from compiled_graphs import call, compiled, without
 from pliant import Out, Tensor, alloc, bool_, dim, f16, f32, f64, function, i32, i64, kernel, ops, u8, unroll, vector
 from pliant.dtype import ALL, DType, pack, unpack
 from pliant.interp.graph import run_graph

@@ -6,23 +6,18 @@ compiled, and a few of these checked; all with PLIANT_LONG=1.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import op_cases
 from compiled_graphs import call, compiled
 from counts import count
 from op_cases import SIZES, Case, arrays_of, build
-
 from pliant.graph.builder import Builder
 from pliant.graph.node import Function, Op, Tensor
 from pliant.graph.parse import parse_module

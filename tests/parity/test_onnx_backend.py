@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from counts import count
 
 import pliant.onnx_backend as backend
+from counts import count
 from pliant.support.errors import Error
 
 pytest.importorskip("onnx", reason="the suite is part of the package onnx")
 import onnx
+
 from onnx_suite import Case, file_cases, missing, node_cases, reason_of, run_case
 
 PARTS = count(24, 1)  # one case of so many is run

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("onnx", reason="models are made with the package onnx")
 
 from onnx import helper
-from random_microsoft import attended, split_heads, turned
 
 import pliant.onnx_backend as backend
 from pliant.support.errors import ModelFileError
+from random_microsoft import attended, split_heads, turned
 
 RNG = np.random.default_rng(5)
 

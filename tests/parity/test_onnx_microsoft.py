@@ -11,9 +11,9 @@ pytest.importorskip("onnx", reason="models are made with the package onnx")
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
 
 from onnx import helper
-from onnx_peer import session
 
 import pliant.onnx_backend as backend
+from onnx_peer import session
 from pliant.support.errors import UnsupportedError
 
 RNG = np.random.default_rng(11)

@@ -11,10 +11,10 @@ pytest.importorskip("onnx", reason="models are made with the package onnx")
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
 
 from onnx import helper
-from onnx_peer import session
-from qdq_models import residual_net
 
 import pliant.onnx_backend as backend
+from onnx_peer import session
+from qdq_models import residual_net
 
 RNG = np.random.default_rng(4)
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from op_cases import CASES, arrays_of, build, by_stages
-
 from pliant.dtype import f32
 from pliant.graph import ops
 from pliant.graph.builder import Builder

@@ -3,14 +3,10 @@ rows shared out to threads, arguments with strides."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pliant
 from pliant import Tensor, dim, f32, function, i32, ops, strides

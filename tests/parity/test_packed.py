@@ -7,10 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from native_loops import Lifted, Native
 from test_codegen_stmts import loop
 
 import pliant
+from native_loops import Lifted, Native
 from pliant import Out, Tensor, block, cast, compile, dim, function, grid, i4, kernel, u4
 from pliant.dtype import ALL, DType, i8, pack, u8, unpack
 from pliant.interp.graph import run_graph

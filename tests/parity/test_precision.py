@@ -6,18 +6,13 @@ what was found over 20 seeds; a sum of 6400 terms in one piece is off by 20 to 4
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from error_cases import CASES, FUNCTIONS
-
 import pliant
+from error_cases import CASES, FUNCTIONS
 
 SEEDS = range(4)
 SOFT = 8.0  # units of results that exp is a part of: its argument is rounded, too

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_codegen_ops import DTYPES, edges, elementwise, operations
+from test_targets import with_scratch
+
 from counts import count
 from exported_programs import CTX, Qemu
 from generate_loops import clone, make_arguments, make_program, whole
 from native_loops import Lifted, same_bits, slot
-from test_codegen_ops import DTYPES, edges, elementwise, operations
-from test_targets import with_scratch
-
 from pliant.codegen.emit import emit_object
 from pliant.codegen.link_elf import link
 from pliant.codegen.llvm import generate

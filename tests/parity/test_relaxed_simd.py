@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_codegen_ops import edges
+
+import pliant
 from exported_models import Interpreted, Model
 from exported_programs import Exported
 from native_loops import same_bits
-from test_codegen_ops import edges
-from wasm_programs import Wasm
-
-import pliant
 from pliant import Tensor, dim, f32, function, ops
 from pliant.api import program_of
 from pliant.codegen.emit import emit_assembly
@@ -27,6 +26,7 @@ from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import For, Func, Param, Store
 from pliant.sym.expr import Const, Fma, Var
 from pliant.target import target
+from wasm_programs import Wasm
 
 n = dim("n", max=64)
 W = np.random.default_rng(0).standard_normal((24, 20)).astype(np.float32)

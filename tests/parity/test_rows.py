@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from levels import assembly_for
 
 import pliant
+from levels import assembly_for
 from pliant import Tensor, bf16, dim, f16, f32, function, i32, ops
 from pliant.dtype import DType
 

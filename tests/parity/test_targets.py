@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counts import count
-from generate_loops import clone, make_arguments, make_program, whole
-from native_loops import Lifted, same_bits
 from test_codegen_ops import DTYPES, edges, elementwise, operations
 from test_dtypes import program
 from test_vector_access import columns, copy, i, order
-from wasm_programs import Wasm
 
+from counts import count
+from generate_loops import clone, make_arguments, make_program, whole
+from native_loops import Lifted, same_bits
 from pliant.codegen.emit import emit_assembly, emit_object
 from pliant.codegen.link_elf import undefined_symbols
 from pliant.codegen.llvm import generate
@@ -25,6 +24,7 @@ from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.sym.expr import Cast, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
+from wasm_programs import Wasm
 
 WASM = ["wasm", "wasm+simd128"]
 OTHERS = [

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 import pytest
-from fetched import llama_cpp
 
+from fetched import llama_cpp
 from pliant import Error
 from pliant.llm.chat_template import ChatTemplate
 

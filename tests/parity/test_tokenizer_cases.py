@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fetched import llama_cpp
 
+from fetched import llama_cpp
 from pliant.frontends.gguf import GgufFile, open_gguf
 from pliant.llm.tokenizer import from_gguf
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from counts import count
 from fetched import unpacked
-
 from pliant.llm.tokenizer import from_json
 from pliant.llm.tokenizer.from_json import from_json_text
 from pliant.llm.tokenizer.split import KINDS, KNOWN_PATTERNS

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from levels import runnable
-from native_loops import Native, same_bits
 from test_codegen_stmts import func, loop
 from test_dtypes import all_codes, passed
 
+from levels import runnable
+from native_loops import Native, same_bits
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.dtype import ALL, DType, f32, i32, i64, unpack

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_codegen_ops import edges, elementwise
+
+import pliant
 from compiled_graphs import call, interpret_host
 from native_loops import same_bits
 from op_cases import CASES, SIZES, arrays_of, build
-from test_codegen_ops import edges, elementwise
-from wasm_programs import Wasm, module_of, run_host
-
-import pliant
 from pliant import Out, Tensor, block, dim, exp, f16, f32, f64, fma, function, kernel, muladd, ops, tanh
 from pliant.codegen.llvm import generate
 from pliant.codegen.llvm_float import Floats
@@ -36,6 +35,7 @@ from pliant.runtime.executable import Executable
 from pliant.sym.expr import EXPANDED_FUNCTIONS, UNFUSED, Call, Const, Var
 from pliant.sym.semantics import evaluate
 from pliant.target import target
+from wasm_programs import Wasm, module_of, run_host
 
 n = dim("n", max=4096)
 WITHOUT = ["llvm:x86-64", "llvm:x86-64-v2", "wasm", "wasm+simd128"]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from compiled_graphs import call, lowered
 from counts import seeds
-from random_graphs import make_arguments, make_function
-
-import pliant
 from pliant.artifact import read_program
 from pliant.graph.node import CallHost, walk_nodes
 from pliant.graph.structural import assert_same
@@ -22,6 +17,7 @@ from pliant.provenance import Lineage
 from pliant.runtime.executable import Executable
 from pliant.runtime.loading import constants_of
 from pliant.target import target
+from random_graphs import make_arguments, make_function
 
 
 @pytest.mark.parametrize("seed", seeds(12, 2000))

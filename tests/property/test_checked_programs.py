@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
+from test_loop_programs import canonical, compare, run
 
 from counts import seeds
 from generate_loops import clone, make_arguments, make_program
 from native_loops import Lifted
-from test_loop_programs import canonical, compare, run
-
 from pliant.loop.passes.add_checks import add_checks
 from pliant.loop.stmt import Call, Combiner, Func, Reduce, Replacer, Stmt
 from pliant.loop.verify import verify

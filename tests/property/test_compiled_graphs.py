@@ -4,29 +4,24 @@ pipeline left out and in another order, with poisoned memory, checked, on one th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from compiled_graphs import call, compiled, without
 from counts import seeds
 from graph_bounds import bounded_results
 from op_cases import CASES, build
-from random_graphs import RANDOM, make_arguments, make_function
-
-import pliant
 from pliant.compilation import Step
 from pliant.graph.node import Function, Scalar
 from pliant.graph.operators import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS
+from random_graphs import RANDOM, make_arguments, make_function
 
 BATCH = 10
 OPTIMIZED = 10  # one function in so many is compiled at level 2

@@ -6,18 +6,13 @@ and integers never change. What convolutions mean is numpy's word, by way of the
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
 from native_loops import Lifted
-
 from pliant.dtype import DType, f32, f64, i32
 from pliant.graph import ops
 from pliant.graph.builder import Builder

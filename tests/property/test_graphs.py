@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
-from random_graphs import KERNELS, make_arguments, make_function
-
 from pliant.graph.node import Function
 from pliant.graph.parse import parse_module
 from pliant.graph.passes.dead_code import dead_code
@@ -23,6 +17,7 @@ from pliant.graph.printer import constants_of, print_function
 from pliant.graph.structural import assert_same
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
+from random_graphs import KERNELS, make_arguments, make_function
 
 PASSES = (inline_functions, dead_code)
 BATCH = 20

@@ -4,19 +4,14 @@ back, and as native code on one thread and two. Bit for bit; only the payload of
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
 from generate_loops import clone, make_arguments, make_program
 from native_loops import Lifted
-
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
 from pliant.loop.printer import print_func

@@ -4,19 +4,14 @@ are written does not change. Tried on one iteration of the outermost loop of ran
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
 from generate_loops import Generator, clone, make_arguments
 from generate_values import Scope
-
 from pliant.dtype import f32, i32, i64
 from pliant.interp.loop import run_loop
 from pliant.loop.analysis.regions import regions, symbol_facts

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import random
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from counts import seeds
 from generate_loops import make_program
 from mutate_text import mutated
-from random_graphs import make_function
-
-import pliant
 from pliant.loop.printer import print_func
 from pliant.program import Program
 from pliant.support.errors import Error, InternalError
+from random_graphs import make_function
 
 BATCH = 50
 GOLDEN = Path(__file__).parent.parent / "golden"

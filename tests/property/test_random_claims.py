@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from counts import seeds
 from generate_claims import Array, Case, make_arguments, make_block, make_loop
-
-import pliant
 from pliant.interp.loop import run_loop
 from pliant.program import Program
 from pliant.support.errors import Error, InternalError

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import cache
 from itertools import islice
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from counts import count, seeds
 from decision_vectors import BENCHMARKED, LAYERS, Digits, around, arrays, drawn, layer, phases, phases_seen, random_vector, vectors
-
-import pliant
 from pliant.support.random import Stream
 from pliant.target import target
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
 from generate_loops import clone, make_arguments, make_program
-
 from pliant.interp.loop import run_loop
 from pliant.loop.lowering import LOOP_PASSES, Machine
 from pliant.loop.passes.outline_parallel import chunks

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from counts import seeds
 
 pytest.importorskip("onnx", reason="models are made with the package onnx")
-from random_microsoft import Node, random_node
-
 import pliant.onnx_backend as backend
 from pliant.support.errors import Error, InternalError
+from random_microsoft import Node, random_node
 
 BATCH = 25
 COMPILED = 25  # one node in so many is compiled

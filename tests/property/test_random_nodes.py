@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from counts import seeds
 
 pytest.importorskip("onnx", reason="models are made of the package's own cases")
-from onnx_suite import compare
-from random_nodes import RandomNode, random_node
-
 import pliant.onnx_backend as backend
+from onnx_suite import compare
 from pliant.support.errors import Error, InternalError
+from random_nodes import RandomNode, random_node
 
 BATCH = 25
 COMPILED = 12  # one model in so many is compiled

@@ -6,13 +6,14 @@ import random
 
 import numpy as np
 import pytest
+
 from counts import FIRST, count
 
 pytest.importorskip("onnx", reason="models are made with the package onnx, which has the reference too")
 from onnx.reference import ReferenceEvaluator
-from random_onnx import DIMS, random_model
 
 import pliant.onnx_backend as backend
+from random_onnx import DIMS, random_model
 
 
 def check(seed: int, interpret: bool) -> None:

@@ -4,25 +4,20 @@ that do not fit both refuse.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from compiled_graphs import call, compiled, without
 from counts import seeds
-from random_operators import EACH, Made, make_arguments, make_function
-
 from pliant.graph.node import Op, walk_nodes
 from pliant.graph.operators import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS
 from pliant.support.errors import Error
+from random_operators import EACH, Made, make_arguments, make_function
 
 BATCH = 5
 TOLERANCE = {"float16": 8e-3, "bfloat16": 6e-2, "float32": 1e-5, "float64": 4e-12}

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import seeds
-from random_graphs import make_arguments, make_function
-
 from pliant import dim, ops
 from pliant.dtype import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from pliant.graph import node as g
@@ -31,6 +25,7 @@ from pliant.graph.rewrite import Rewriter
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.sym.semantics import evaluate
+from random_graphs import make_arguments, make_function
 
 BATCH = 20
 EXACT = (inline_functions, dead_code, common_subexpressions, simplify, fold_constants)

@@ -6,18 +6,13 @@ All numbers are small integers, so that every result is exact, whatever is summe
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from compiled_graphs import compiled, host_of, interpret_host, without
 from counts import seeds
-
 from pliant import f32, ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Function, Tensor, Value

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from counts import seeds
-
 import pliant
+from counts import seeds
 from pliant import Tensor, dim, f32, function, nn, ops
 
 b = dim("b")

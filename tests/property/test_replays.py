@@ -9,26 +9,21 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from counts import FIRST, count
-from schedule_invariant import check_schedule, check_text
-from schedule_kernels import kernel, parse
-
 from pliant.loop.stmt import Func
 from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
 from pliant.schedule.decisions import DecisionError
 from pliant.support.errors import ModelFileError, ScheduleError
 from pliant.support.random import Stream
+from schedule_invariant import check_schedule, check_text
+from schedule_kernels import kernel, parse
 
 MATMUL = parse("""
 @kernel

@@ -8,24 +8,19 @@ The programs are random kernels (`generate_kernels.py`), loop programs (`generat
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import schedule_player
 from counts import seeds
 from generate_kernels import make_kernel
 from generate_loops import make_program
+from pliant.loop.stmt import Func
+from pliant.schedule import Schedule
 from schedule_checks import Case, Played, Ruled, RuledLoops, check_all
 from schedule_kernels import KERNELS, kernel
 from schedule_sketches import sketch
-
-from pliant.loop.stmt import Func
-from pliant.schedule import Schedule
 
 BATCH = 20
 OPTIMIZED = 5  # one batch in so many is compiled at level 2

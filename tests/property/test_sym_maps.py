@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from counts import FIRST, count
 
+from counts import FIRST, count
 from pliant.dtype import i64
 from pliant.sym.affine import IterMap, detect_iter_map, linear
 from pliant.sym.expr import Const, Dim, Expr, Var, const, free_vars, substitute

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 import sym_random as gen
-from counts import FIRST, count
 
+from counts import FIRST, count
 from pliant.dtype import bool_, i64
 from pliant.sym.bounds import bounds, multiple
 from pliant.sym.expr import FALSE, TRUE, Expr, Not

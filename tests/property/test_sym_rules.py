@@ -7,8 +7,8 @@ import zlib
 
 import numpy as np
 import pytest
-from counts import count
 
+from counts import count
 from pliant.dtype import DType, bool_
 from pliant.sym.expr import Const, Expr, Var
 from pliant.sym.facts import Facts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from counts import FIRST, count
-
 from pliant.sym.expr import Const, Dim, Expr, Min, Var
 from pliant.sym.facts import Facts
 from pliant.sym.prove import prove

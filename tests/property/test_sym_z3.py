@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import sym_random as gen
-from counts import count
 
+from counts import count
 from pliant.dtype import DType, bool_, i8, i16, i64, u8
 from pliant.support.refusal import Refusal
 from pliant.sym import expr as E

@@ -8,21 +8,14 @@ order, and as native code. Errors are designed ones: never an internal error, ne
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from counts import seeds
 from generate_kernels import make_kernel
 from generate_loops import clone
 from native_loops import Lifted, same_bits
-from schedule_checks import DIMS, compilable, fits
-from schedule_kernels import make_arguments
-
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Load
 from pliant.loop.passes.add_checks import add_checks
@@ -31,6 +24,8 @@ from pliant.loop.stmt import Block, For, Func, Iter, Param, Reduce, Stmt, Store,
 from pliant.loop.verify import verify_written
 from pliant.support.errors import Error, InternalError
 from pliant.sym.expr import Const, Expr
+from schedule_checks import DIMS, compilable, fits
+from schedule_kernels import make_arguments
 
 BATCH = 20
 

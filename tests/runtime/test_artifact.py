@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counts import count
 
 import pliant
+from counts import count
 from pliant import InOut, Out, State, Tensor, artifact, dim, f32, function, kernel, ops
 from pliant.runtime import container
 from pliant.runtime.container import Writer

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tiny_models import tiny_file, tiny_llm
 
 import pliant
+from tiny_models import tiny_file, tiny_llm
 
 SRC = Path(pliant.__file__).parent.parent
 GREEDY = ["--temperature", "0", "--max-tokens", "8"]

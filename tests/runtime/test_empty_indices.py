@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from compiled_graphs import compiled
-
 from pliant import Tensor, dim, f32, function, i64, ops
 from pliant.interp.graph import run_graph
 from pliant.support.errors import Error

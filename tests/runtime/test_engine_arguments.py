@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_models import Shape, tiny_file, tiny_llm
 
 from pliant import Error
 from pliant.frontends.gguf import open_gguf
 from pliant.llm.engine import Engine, Part
 from pliant.llm.kv_cache import PAGE, STEP_SEQUENCES, STEP_TOKENS, PageCache
+from tiny_models import Shape, tiny_file, tiny_llm
 
 
 @pytest.fixture(scope="module")

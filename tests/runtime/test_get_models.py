@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from model_server import Server, serving, sha256, simple_html, simple_json, wheel
 
+from model_server import Server, serving, sha256, simple_html, simple_json, wheel
 from pliant import LLM, Error, ModelFileError, UnsupportedError
 from pliant.llm import catalog, hub, package_index
 from pliant.llm.catalog import CatalogModel, Member

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import CONTROL, TEMPLATE, tiny, tiny_file, tiny_llm
 
 import pliant
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf import open_gguf
 from pliant.llm.lm import LLM
 from pliant.llm.prompt import Prompts
+from tiny_models import CONTROL, TEMPLATE, tiny, tiny_file, tiny_llm
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from runtime_programs import add_package
-from tiny_models import tiny
 
 import pliant
 from pliant.frontends.gguf import open_gguf
@@ -22,6 +21,7 @@ from pliant.llm.engine import Engine
 from pliant.runtime import program_store
 from pliant.runtime.interface import Constant, Operand, Outside
 from pliant.runtime.program_store import ProgramStore, StoredProgram
+from tiny_models import tiny
 
 FIRST, SECOND = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(100, dtype=np.uint8)
 

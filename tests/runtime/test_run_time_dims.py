@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from compiled_graphs import compiled as compiled_graph
 from compiled_graphs import host_of, interpret_host
-
-import pliant
 from pliant import Tensor, bool_, dim, f32, function, i64, ops
 from pliant.graph.parse import parse_module
 from pliant.graph.printer import print_function

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from exported_programs import Exported
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel, make_arguments, parse
-
 import pliant
+from exported_programs import Exported
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.interp.loop import run_loop
@@ -27,6 +21,8 @@ from pliant.schedule import Schedule, Trace
 from pliant.schedule.auto_tensorize import auto_tensorize, mapping, matches
 from pliant.support.errors import ScheduleError
 from pliant.target import target
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, make_arguments, parse
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tensorize_conv.txt"
 MATMUL = """

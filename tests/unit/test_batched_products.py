@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Lifted
-from schedule_kernels import make_arguments, pack, parse
-
 from pliant.schedule import default_schedule
 from pliant.schedule.library.layouts import wanted_layouts
 from pliant.schedule.primitives.layout import transform_layout
 from pliant.target import target
 from pliant.target.instructions import INSTRUCTIONS
+from schedule_kernels import make_arguments, pack, parse
 
 TEXT = """
 g = dim("g")

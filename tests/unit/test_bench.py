@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_models import tiny_file
 
 import pliant
 from pliant.cli import Usage, bench
 from pliant.cli.bench import as_json, child, means, numbers, share, table
 from pliant.cli.bench_workers.peer_llama_cpp import best
+from tiny_models import tiny_file
 
 SRC = Path(pliant.__file__).parent.parent
 NEEDS = {"bytes": 100e6, "bytes_per_context": 50e3, "operations": 0.2e9}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import compiled
 
+from compiled_graphs import compiled
 from pliant.api import program_of
 from pliant.dtype import f32
 from pliant.graph import ops

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import pytest
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel, parse
 
 from pliant import ScheduleError
 from pliant.schedule import Schedule
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, parse
 
 
 def test_rows_of_two_blocks() -> None:

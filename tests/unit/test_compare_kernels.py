@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
 import compare_kernels
 from kernel_corpus import corpus
-
 from pliant.api import program_of
 
 BEFORE = """

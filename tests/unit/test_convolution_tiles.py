@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Lifted
-from schedule_kernels import parse
-
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
 from pliant.loop.stmt import Func
@@ -21,6 +15,7 @@ from pliant.lower.host.lift_workspace import lift_workspace
 from pliant.schedule import default_schedule
 from pliant.schedule.library.accumulate import PRODUCTS
 from pliant.target import target
+from schedule_kernels import parse
 
 BLOCKED = """
 h = dim("h", min=1)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from decision_vectors import arrays, layer
-
 import pliant
+from decision_vectors import arrays, layer
 from pliant import Out, Tensor, alloc, block, dim, exp, f32, function, grid, init, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.lower.callee import func_of

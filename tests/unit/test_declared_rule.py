@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import pliant
 from c_programs import Model
 from compiled_graphs import without
 from declared_instructions import BYTES, OUTER, Declaration, declared
 from exported_programs import Exported
 from levels import assembly_for, rules_for
-from wasm_programs import run_host
-
-import pliant
 from pliant import Program
 from pliant.compilation import State
 from pliant.interp.graph import run_graph
 from pliant.pipeline import compile_as_far_as, run_steps
 from pliant.target import target
+from wasm_programs import run_host
 
 onnx = pytest.importorskip("onnx", reason="builds ONNX models")
 
@@ -192,10 +192,9 @@ def test_the_instruction_that_does_more_is_taken(tmp_path: Path) -> None:
 
 def test_decisions(tmp_path: Path) -> None:
     """How many tiles are in registers is a decision, which changes no result."""
-    from schedule_kernels import parse
-
     from pliant.schedule.decisions import Decisions
     from pliant.schedule.library import default_schedule
+    from schedule_kernels import parse
 
     func = parse("""
 n = dim("n")

@@ -5,24 +5,19 @@ sizes, each of which is either refused by a message that names the operator or a
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from op_cases import CASES, SIZES, Case, arrays_of, build
-from random_operators import cases_of
-
 from pliant.dtype import ALL, bool_, f16, f32, i32
 from pliant.graph.node import Function, Op, Scalar, Tensor, Value
 from pliant.interp.graph import run_graph
 from pliant.support.errors import Error, InternalError
 from pliant.sym.expr import Var
 from pliant.sym.semantics import evaluate
+from random_operators import cases_of
 
 CHOSEN = sorted({name for names in cases_of().values() for name in names[:2]})
 KINDS = (bool_, i32, f16, f32, ALL["f8e4m3fn"])

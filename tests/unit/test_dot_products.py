@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from native_loops import Lifted
-from schedule_kernels import pack, parse
-
 import pliant
+from native_loops import Lifted
 from pliant import Tensor, dim, function, i8, i32, ops, u8
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
@@ -26,6 +20,7 @@ from pliant.schedule.library.layouts import wanted_layouts
 from pliant.schedule.primitives.layout import transform_layout
 from pliant.target import target
 from pliant.target.instructions import instructions_of
+from schedule_kernels import pack, parse
 
 VNNI = "llvm:znver4"
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import kernel, parse
 
 from pliant.interp.loop import run_loop
 from pliant.loop.parse import parse_module
@@ -19,6 +12,7 @@ from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, default_schedule
 from pliant.support.errors import ScheduleError
 from pliant.target import target
+from schedule_kernels import kernel, parse
 
 SUMS = """
 n = dim("n")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported_programs import text_of
-from levels import runs_here
 
 import pliant
+from exported_programs import text_of
+from levels import runs_here
 from pliant import Tensor, dim, f32, function, ops
 from pliant.codegen.write_elf import PAGE, object_file, shared_library
 from pliant.runtime import container

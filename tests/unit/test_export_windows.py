@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from levels import runs_here
 
 import pliant
+from levels import runs_here
 from pliant import Tensor, dim, f32, function, ops
 from pliant.codegen.write_pe import dynamic_library, object_file
 from pliant.runtime.blob import Blob

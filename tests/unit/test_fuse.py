@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from compiled_graphs import compiled, host_of, lowered
-
 from pliant import InOut, Out, State, Tensor, block, dim, f16, f32, function, grid, i32, i64, init, kernel, ops, u8
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph

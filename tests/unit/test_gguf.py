@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf_files import BOOL, F32, F64, I8, I32, I64, STRING, U8, U16, U32, U64, Tensor, array, number, text, write
 
+from gguf_files import BOOL, F32, F64, I8, I32, I64, STRING, U8, U16, U32, U64, Tensor, array, number, text, write
 from pliant import ModelFileError, UnsupportedError
 from pliant.frontends.gguf import BY_NAME, FORMATS, open_gguf
 from pliant.frontends.gguf.reader import from_bytes

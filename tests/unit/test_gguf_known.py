@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_files import BOOL, F32, U32, Tensor, array, number, text, write
-from reference_decoder import logits
-from tiny_models import Shape, random_weights, settings_pairs, tokenizer_pairs
 
 import pliant
+from gguf_files import BOOL, F32, U32, Tensor, array, number, text, write
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf.reader import GgufFile, from_bytes
 from pliant.llm.models import FAMILIES, build
 from pliant.llm.models.known import NEUTRAL, SILENT, USED
+from reference_decoder import logits
+from tiny_models import Shape, random_weights, settings_pairs, tokenizer_pairs
 
 SHAPES = {"gemma2": Shape(window=20), "gemma3": Shape(window=20, layers=6, stretch=8.0), "phi3": Shape(window=40)}
 

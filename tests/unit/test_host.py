@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,11 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from compiled_graphs import call, compiled, host_of, interpret_host, prepared, without
-
 import pliant
+from compiled_graphs import call, compiled, host_of, interpret_host, prepared, without
 from pliant import InOut, Out, State, Tensor, block, dim, f16, f32, function, grid, i32, i64, kernel, match_cast, ops, u8
 from pliant.graph.node import Function
 from pliant.graph.node import Tensor as TensorAnnotation

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_loops import Lifted
 
+from native_loops import Lifted
 from pliant.dtype import f32
 from pliant.graph import ops
 from pliant.graph.builder import Builder

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel, parse
 
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
@@ -23,6 +16,8 @@ from pliant.sym.expr import Const, Dim, Var
 from pliant.sym.index_map import Layout, index_map
 from pliant.sym.semantics import evaluate
 from pliant.target import target
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, parse
 
 CASES = [
     ("lambda k, n: (n // 16, k, n % 16)", (3, 40), (3, 3, 16)),

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import compiled, lowered
 
+from compiled_graphs import compiled, lowered
 from pliant import Tensor, dim, f16, f32, function, ops
 from pliant.graph import node as g
 from pliant.loop.attributes import SCHEDULED

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from native_loops import Lifted
-from schedule_kernels import parse
-
 import pliant
+from native_loops import Lifted
 from pliant import Tensor, dim, f32, function, ops
 from pliant.interp.loop import run_loop
 from pliant.schedule import Schedule
@@ -22,6 +15,7 @@ from pliant.schedule.library.accumulate import MANY, PRODUCTS, SUMS, cuts_of
 from pliant.sym.expr import free_vars
 from pliant.sym.semantics import evaluate
 from pliant.target import target
+from schedule_kernels import parse
 
 n, k = dim("n", max=64), dim("k")
 h, w = dim("h"), dim("w")

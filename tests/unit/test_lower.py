@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+import pliant
 from compiled_graphs import compiled, host_of, lowered, without
 from native_loops import Lifted
-
-import pliant
 from pliant import InOut, Out, Tensor, alloc, cast, dim, f32, function, i32, i64, kernel, match_cast, ops, parallel, u4, u8
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph

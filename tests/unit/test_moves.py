@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from compiled_graphs import compiled, lowered
-
 from pliant import Tensor, dim, f32, function, ops
 from pliant.graph import node as g
 from pliant.interp.graph import run_graph

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tools"))
 
 import mutant_lab as mutants
 import mutate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from compiled_graphs import lowered
 
 import pliant
+from compiled_graphs import lowered
 from pliant import Out, Tensor, dim, f32, function, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.loop.structural import same

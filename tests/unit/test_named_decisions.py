@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import kernel as program
 
 import pliant
 from pliant import Out, Tensor, block, dim, f32, grid, init, kernel, select
@@ -23,6 +17,7 @@ from pliant.schedule.library import default_family
 from pliant.support.errors import ScheduleError
 from pliant.support.random import Stream
 from pliant.target import target
+from schedule_kernels import kernel as program
 
 n = dim("n")
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import native_loops
-
 import pliant
 from pliant import InOut, Out, Tensor, alloc, check, dim, exp, f32, i32, kernel, parallel, u4, u8, vector, view
 from pliant.interp.loop import run_loop

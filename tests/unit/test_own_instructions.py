@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import pliant
 from declared_instructions import declared
 from levels import runs_here
 from native_loops import Lifted
-from schedule_kernels import parse
-from wasm_programs import Wasm
-
-import pliant
 from pliant import InOut, Out, Schedule, Tensor, block, cast, exp, f32, fma, grid, i8, i32
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
@@ -28,6 +26,8 @@ from pliant.pipeline import compile_program
 from pliant.schedule import Trace
 from pliant.target import target
 from pliant.target.declared import DECLARED, declared_text
+from schedule_kernels import parse
+from wasm_programs import Wasm
 
 MATMUL = """
 n = dim("n")

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import parse
-
 from pliant.loop.verify import verify
+from schedule_kernels import parse
 
 REST = """
 n = dim("n")

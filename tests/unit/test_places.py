@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from compiled_graphs import compiled, host_of, interpret_host, without
-from unit.test_plan import check_plan
-
 import pliant
+from compiled_graphs import compiled, host_of, interpret_host, without
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, kernel, ops
 from pliant.graph.node import CallLoop
 from pliant.lower.host.host import HostProgram
+from unit.test_plan import check_plan
 
 n, m = dim("n"), dim("m")
 W = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32)

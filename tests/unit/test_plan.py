@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import decoder_layer
 import minilm
-import numpy as np
 from compiled_graphs import host_of
-from random_graphs import make_function
-
 from pliant.graph.node import Function
 from pliant.lower.host.memory_plan import Temporary, aligned, largest_live_set, plan_memory, sample_points
 from pliant.sym.expr import Dim, Expr, Var, const, free_vars
 from pliant.sym.semantics import evaluate
+from random_graphs import make_function
 
 n = Dim("n", 1, 4096)
 m = Dim("m", 1, 512)

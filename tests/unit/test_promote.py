@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import compiled, without
 
 import pliant
+from compiled_graphs import compiled, without
 from pliant import Out, Tensor, block, dim, dtype, f32, grid, init, kernel
 from pliant.api import program_of
 from pliant.graph import ops

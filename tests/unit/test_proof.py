@@ -5,24 +5,17 @@ A "proven" that is wrong would be the worst answer, so claims about programs tha
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
 import decoder_layer
+import pliant
 import schedule_kernels
 from compiled_graphs import host_of
 from counts import count
 from op_cases import CASES, build
-from random_graphs import make_function
-
-import pliant
 from pliant.api import Kernel
 from pliant.dtype import i64
 from pliant.graph import node as g
@@ -40,6 +33,7 @@ from pliant.sym.bounds import int_range
 from pliant.sym.expr import Dim, Expr
 from pliant.sym.facts import EMPTY
 from pliant.target import target
+from random_graphs import make_function
 
 HEAD = """from pliant import *
 n = dim("n")

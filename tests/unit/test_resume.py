@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import call, compiled, lowered
-from random_graphs import make_arguments, make_function
 
 import pliant
+from compiled_graphs import call, compiled, lowered
 from pliant import Error, InOut, Out, State, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
 from pliant.compilation import State as Compilation
@@ -23,6 +22,7 @@ from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS, compile_as_far_as, steps_to
 from pliant.program import Program
 from pliant.target import target
+from random_graphs import make_arguments, make_function
 
 NAMES = [s.name for s in STEPS if s.name not in ("host", "emit")]  # these make no graph program
 n, m, k = dim("n"), dim("m"), dim("k")

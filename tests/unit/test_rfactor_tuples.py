@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import make_arguments, parse
 
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.schedule import Schedule
 from pliant.support.errors import ScheduleError
+from schedule_invariant import check_schedule
+from schedule_kernels import make_arguments, parse
 
 TEXT = """
 from pliant import combine, i64, inf

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel, parse
 
 from pliant.schedule import Schedule
 from pliant.support.errors import ScheduleError
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, parse
 
 WINDOWS = """
 n = dim("n")

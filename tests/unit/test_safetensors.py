@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counts import count
 
 import pliant
+from counts import count
 from pliant.frontends.safetensors import load_safetensors
 
 TENSORS = {

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import kernel, make_arguments
 
 from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
@@ -19,6 +13,7 @@ from pliant.loop.verify import verify
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import ScheduleError
 from pliant.support.random import Stream
+from schedule_kernels import kernel, make_arguments
 
 
 def sampled(decisions: tuple[object, ...] = (), seed: int = 0) -> Schedule:

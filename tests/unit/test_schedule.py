@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel, parse
 
 from pliant.api import Kernel
 from pliant.interp.loop import run_loop
@@ -19,6 +11,8 @@ from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
 from pliant.schedule.primitives.split import split
 from pliant.support.errors import ScheduleError
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel, parse
 
 # kernel, what to do; exact unless the schedule declares another rounding
 STEPS = [

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import parse
-
 from pliant.schedule import Schedule
+from schedule_kernels import parse
 
 SIGNATURE = """
 n = dim("n")

@@ -5,22 +5,16 @@ A case is the arguments, the loops with the blocks, and the steps; `LOOPS` is bo
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import parse
 
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.schedule import Schedule, default_schedule
 from pliant.support.errors import ScheduleError
 from pliant.target import target
+from schedule_invariant import check_schedule
+from schedule_kernels import parse
 
 
 def program(params: str, body: str, most: int = 2**31 - 1) -> Func:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from math import prod
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_invariant import check_schedule
-from schedule_kernels import kernel
 
 from pliant.loop.structural import assert_same
 from pliant.schedule import Schedule, Trace
 from pliant.support.errors import ScheduleError
+from schedule_invariant import check_schedule
+from schedule_kernels import kernel
 
 
 def names(handles: tuple[object, ...]) -> list[str]:

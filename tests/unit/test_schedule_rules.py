@@ -6,22 +6,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Lifted
-from schedule_kernels import KERNELS, kernel, make_arguments, parse
-
 from pliant.interp.loop import run_loop
 from pliant.schedule import default_schedule
 from pliant.schedule.library.matmul import Extents, tile_size
 from pliant.target import target
+from schedule_kernels import KERNELS, kernel, make_arguments, parse
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 GOLDENS = ["batched", "chain", "columns", "recurrence", "rms_norm", "scan", "scatter_rows", "softmax", "stencil", "transpose"]

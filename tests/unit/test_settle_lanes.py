@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import native_loops
-
 from pliant import InOut, Out, Tensor, alloc, check, dim, f32, i32, kernel, strides, vector, view
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer

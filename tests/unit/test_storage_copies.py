@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_loops import Lifted
 
+from native_loops import Lifted
 from pliant.dtype import ALL, DType, pack
 from pliant.interp.loop import run_loop
 from pliant.loop.buffer import loaded_dtype

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_graphs import compiled
 
 import pliant
+from compiled_graphs import compiled
 from pliant import InOut, Out, State, Tensor, block, dim, f32, function, grid, kernel, match_cast, ops, strides
 from pliant.graph.structural import assert_same
 from pliant.interp.graph import run_graph

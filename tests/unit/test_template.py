@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from gguf_files import I32, STRING, U32, array, number, text, write
 
+from gguf_files import I32, STRING, U32, array, number, text, write
 from pliant import Error, ModelFileError
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.llm.chat_template import ChatTemplate

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "parity"))
-
 from native_loops import Native
-from schedule_kernels import parse
-
 from pliant.check_instruction import check_form, check_with_llvm, marked, run_on_machine
 from pliant.codegen.emit import emit_assembly
 from pliant.codegen.llvm import generate
@@ -27,6 +20,7 @@ from pliant.schedule import Schedule, Trace
 from pliant.support.errors import ScheduleError
 from pliant.target import target
 from pliant.target.instructions import INSTRUCTIONS, instructions_of
+from schedule_kernels import parse
 
 CPU = {
     "avx512vnni": ("llvm:znver4", r"vpdp(busd|wssd)\s"),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from counts import count
 from gguf_files import BOOL, F32, I32, STRING, U32, array, number, text, write
-
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.llm.tokenizer import Tokenizer, from_gguf, from_json

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from native_loops import Lifted, same_bits
-from schedule_kernels import KERNELS, kernel, make_arguments, parse
-
 from pliant.dtype import f32, i64
 from pliant.graph import ops
 from pliant.graph.builder import Builder
@@ -30,6 +24,7 @@ from pliant.schedule import Schedule, default_schedule
 from pliant.schedule.library.units import without_units
 from pliant.sym.expr import Const, Dim, Var, const
 from pliant.target import target
+from schedule_kernels import KERNELS, kernel, make_arguments, parse
 
 V3 = target("llvm:x86-64-v3")
 DIMS = {"n": 13, "m": 35, "p": 9, "h": 3}

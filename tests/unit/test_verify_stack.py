@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import parse
 
 import pliant
 from pliant import Out, Tensor, alloc, f32, kernel
@@ -20,6 +13,7 @@ from pliant.loop.verify import verify_written
 from pliant.schedule import Schedule
 from pliant.support.errors import Error, ScheduleError, UnsupportedError
 from pliant.target import target
+from schedule_kernels import parse
 
 SUMS = """
 @kernel

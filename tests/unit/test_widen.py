@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from schedule_kernels import parse
 
 import pliant
 from pliant.interp.loop import run_loop
 from pliant.schedule import Schedule
 from pliant.schedule.library import default_schedule
 from pliant.target import target
+from schedule_kernels import parse
 
 MEAN = """
 n = dim("n")
