@@ -13,7 +13,6 @@ from broken_programs import broken, moved
 from counts import seeds
 from generate_kernels import make_kernel
 from generate_loops import make_program
-
 from pliant.loop.verify import verify_written
 from pliant.support.errors import Error
 

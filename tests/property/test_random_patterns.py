@@ -14,8 +14,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from compiled_graphs import call, compiled
 from counts import seeds
-from random_patterns import make_arguments, make_pattern
-
 from pliant.graph.node import Function
 from pliant.graph.passes.combine_matmuls import combine_matmuls
 from pliant.graph.passes.fold_batch_norm import fold_batch_norm
@@ -27,6 +25,7 @@ from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.transposes_into_matmul import transposes_into_matmul
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
+from random_patterns import make_arguments, make_pattern
 
 BATCH = 24
 COMPILED = 24  # one function in so many is compiled

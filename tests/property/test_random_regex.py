@@ -6,8 +6,8 @@ import random
 import re
 
 import pytest
-from counts import seeds
 
+from counts import seeds
 from pliant.frontends.onnx.regex import PatternError, UnsupportedPatternError, compile_pattern
 
 BATCH = 200
