@@ -232,7 +232,7 @@ def _to_code(start: State, steps: Sequence[Step], machine: Target | None = None)
 
 # Optimizations of the graph, the same for all targets.
 GRAPH: tuple[Step, ...] = (
-    Step("unique_dims", _unique_dims, "dims that are different have different names"),
+    Step("unique_dims", _unique_dims, "different dims have different names"),
     Step(
         "inline_functions",
         _pass(".graph.passes.inline_functions:inline_functions", CallFunction),
@@ -241,56 +241,56 @@ GRAPH: tuple[Step, ...] = (
     Step(
         "call_libraries",
         _call_libraries,
-        "what a registered pattern describes is a call of a library",
+        "every match of a registered pattern is a library call",
         optional=True,
     ),
     Step(
         "integer_products",
         _pass(".graph.passes.integer_products:integer_products", Op),
-        "products of numbers that stand for codes are products of the codes",
+        "matmuls of dequantized tensors run on the integer codes",
         optional=True,
     ),
     Step(
         "fold_constants",
         _pass(".graph.passes.fold_constants:fold_constants", Op),
-        "small results of literals alone are literals",
+        "small values that depend on constants alone are constants",
         optional=True,
     ),
     Step(
         "fold_batch_norm",
         _pass(".graph.passes.fold_batch_norm:fold_batch_norm", Op),
-        "convolutions scale and shift their channels themselves",
+        "the weights of a convolution contain the batch norm that follows it",
         optional=True,
     ),
     Step(
         "pointwise_convolutions",
         _pass(".graph.passes.pointwise_convolutions:pointwise_convolutions", Op),
-        "convolutions of single elements are matrix products",
+        "1x1 convolutions are matmuls",
         optional=True,
     ),
     Step(
         "recognize_attention",
         _pass(".graph.passes.recognize_attention:recognize_attention", Op),
-        "products around a softmax of scores are attention",
+        "matmul, softmax, matmul is one attention operator",
         optional=True,
     ),
     Step(
         "combine_matmuls",
         _pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
-        "products of one input with literals, whose results are only moved, are one product",
+        "matmuls of one input by several weights are one matmul, if their results are only moved",
         optional=True,
     ),
     Step(
         "transposes_into_matmul",
         _pass(".graph.passes.transposes_into_matmul:transposes_into_matmul", Op),
-        "operands of matrix products lie the way their loops read them",
+        "transposes of a matmul's operands are part of the matmul",
         optional=True,
     ),
-    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no rule of the graph's algebra fits", optional=True),
+    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no algebraic rewrite rule matches", optional=True),
     Step(
         "common_subexpressions",
         _pass(".graph.passes.common_subexpressions:common_subexpressions", least=2),
-        "no pure node stands twice",
+        "no pure node is computed twice",
         optional=True,
     ),
 )
@@ -299,9 +299,13 @@ GRAPH: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (
     Step("lower_ops", _pass(".lower.ops.lower_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
     Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
-    Step("resolve_casts", _pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every variable is defined by a parameter"),
-    Step("narrow_dims", _narrow_dims, "what every run asks of a dim is part of its contract"),
-    Step("infer_blocks", _pass(".lower.ops.infer_blocks:infer_blocks", CallLoop), "plain nests of loops are blocks, where that is certain"),
+    Step("resolve_casts", _pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every symbolic dim is defined by a parameter"),
+    Step("narrow_dims", _narrow_dims, "a condition on a dim that every run checks is part of the dim's contract"),
+    Step(
+        "infer_blocks",
+        _pass(".lower.ops.infer_blocks:infer_blocks", CallLoop),
+        "plain loop nests have blocks, where the iterator kinds are certain",
+    ),
 )
 
 # Fusion of loop programs.
@@ -309,14 +313,14 @@ FUSE: tuple[Step, ...] = (
     Step(
         "fold_data_movement",
         _pass(".lower.fusion.fold_data_movement:fold_data_movement", CallLoop, least=2),
-        "moves of what a template reads or writes are done in its own loads and stores",
+        "permutes and slices around a template are part of its loads and stores",
         optional=True,
         part_of="fuse",
     ),
     Step(
         "rematerialize",
         _pass(".lower.fusion.rematerialize:rematerialize", CallLoop, least=2),
-        "a cheap value that several programs can compute is computed for each of them",
+        "a cheap value with several readers is recomputed by each of them",
         optional=True,
         part_of="fuse",
     ),
@@ -330,7 +334,7 @@ FUSE: tuple[Step, ...] = (
 
 # What depends on the target: layouts of weights and images, and what is computed when a program is loaded.
 LAYOUT: tuple[Step, ...] = (
-    Step("name_sizes", _name_sizes, "loop programs have symbols for sizes that they use as a whole; none stands twice", optional=True),
+    Step("name_sizes", _name_sizes, "every size that a loop program uses as a whole is one symbol", optional=True),
     Step(
         "layout_nchwc",
         _layout_nchwc,
@@ -338,20 +342,30 @@ LAYOUT: tuple[Step, ...] = (
         optional=True,
         part_of="choose_layouts",
     ),
-    Step("choose_layouts", _choose_layouts, "literals lie as the kernels that read them like best", optional=True),
-    Step("lift_constants", _lift_constants, "nothing that depends on literals alone is computed in a call", optional=True),
-    Step("foreign_calls", _foreign_calls, "calls of functions outside of compiled code go through an address"),
-    Step("copy_elision", _copy_elision, "calls that only move ranges of memory are known", optional=True),
+    Step("choose_layouts", _choose_layouts, "weights are packed in the layout that their kernels read", optional=True),
+    Step("lift_constants", _lift_constants, "what depends on constants alone is computed once, when the program is loaded", optional=True),
+    Step("foreign_calls", _foreign_calls, "Python and library functions are called through an address"),
+    Step(
+        "copy_elision",
+        _copy_elision,
+        "copies that only move ranges of memory are marked, so that the host program can elide them",
+        optional=True,
+    ),
 )
 
 # From scheduled loop programs to code. What is computed when a program is loaded goes through this phase on its own.
 CODE: tuple[Step, ...] = (
-    Step("promote_sizes", _promote_sizes, "no two loop programs differ only in sizes that no schedule needs to know", optional=True),
-    Step("without_fma", _without_fma, "a machine without fused multiply-add computes only those that a user wrote", optional=True),
+    Step(
+        "promote_sizes",
+        _promote_sizes,
+        "kernels that differ only in sizes share one kernel, where the schedule does not depend on these sizes",
+        optional=True,
+    ),
+    Step("without_fma", _without_fma, "on a machine without FMA, only an fma that a user wrote is left", optional=True),
     Step(
         "schedule",
         _schedule,
-        "every loop program is scheduled (and checked, if asked), needs no workspace, stands once, and is being compiled in the background",
+        "every kernel is scheduled once, takes its workspace as a parameter, and is being compiled in the background",
     ),
     Step("host", _host, "memory is planned; argument checks, shape arithmetic and launches are loop programs"),
     Step("emit", _emit, "everything is one blob without undefined symbols, with its interface"),
