@@ -11,7 +11,7 @@ from pliant import Tensor, dim, f32, function, ops
 from pliant.interp.loop import run_loop
 from pliant.schedule import Schedule
 from pliant.schedule.library import default_family
-from pliant.schedule.library.accumulate import MANY, PRODUCTS, SUMS, cuts_of
+from pliant.schedule.library.accumulate import MANY, PRODUCTS, SUMS, WINDOWS, cuts_of
 from pliant.sym.expr import free_vars
 from pliant.sym.semantics import evaluate
 from pliant.target import target
@@ -216,6 +216,12 @@ def test_parts_are_short_and_few(extents: list[int | None], how: object) -> None
 @pytest.mark.parametrize(("extents", "cuts"), [([None], 2), ([None, None], 3), ([1, None], 2), ([None, 8, 3, 3], 2)])
 def test_sums_of_unknown_length_are_cut_again(extents: list[int | None], cuts: int) -> None:
     assert len(cuts_of(extents)) == cuts
+
+
+@pytest.mark.parametrize(("extents", "part"), [([7, 7], 7), ([5, 5], 5), ([49], 7), ([3, 3, 3], 9), ([8, 8], 8), ([17], 0), ([23, 2], 0)])
+def test_windows_have_equal_parts_or_none(extents: list[int], part: int) -> None:
+    cuts = cuts_of(extents, WINDOWS)
+    assert [c.size * int(np.prod(extents[c.at + 1 :])) for c in cuts] == ([part] if part else [])
 
 
 KERNEL = """

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from math import inf, log, prod
 
 from ...dtype import f32
-from ...loop.analysis.nests import constant_extent, facts_at, fed_by, predicate_over_loops
+from ...loop.analysis.nests import accesses, allocation, constant_extent, facts_at, fed_by, predicate_over_loops
 from ...loop.buffer import Scope
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
@@ -44,7 +44,8 @@ SLACK = 1.5  # a part may be this much longer or shorter than wanted if all part
 class Sizes:
     """How sums are cut into parts: terms per part, and, if the number of parts is dynamic, parts per group on each further level.
 
-    If `wide`, the outermost sum (over whatever the levels below leave) is in f64, so it may have any number of terms.
+    If `wide`, the outermost sum (over whatever the levels below leave) is in f64, so it may have any number of terms. If `even`, all parts
+    have one size, and a sum that cannot be cut so is not cut.
     """
 
     part: int
@@ -52,6 +53,7 @@ class Sizes:
     rows: tuple[int, ...]  # the groups if there are several rows of dynamic length: first parts of a row, then rows
     long: int  # sums of more terms than this are cut
     wide: bool = False
+    even: bool = False
 
 
 # Products: long parts, because the end of each part loads, adds and stores all registers of a tile.
@@ -59,7 +61,9 @@ PRODUCTS = Sizes(128, (32,), (32, 16), long=256)
 # Sums of elements: short parts cost nothing, because these loops wait for memory and for the latency of additions.
 SUMS = Sizes(32, (16, 32), (16, 8, 16), long=64)
 WIDE_SUMS = Sizes(8, (4,), (4,), long=8, wide=True)
-WIDE_WINDOWS = Sizes(8, (4,), (4,), long=64, wide=True)  # a pool of up to 7x7 is one chain, as in other libraries
+# Windows, which are unrolled: 7 parts of 7, 5 of 5. Independent parts hide the latency of additions; that saves more than they cost.
+WINDOWS = Sizes(6, (), (), long=16, even=True)
+MOST_IN_WINDOW = 64  # most terms of a window that is summed so
 # Sums along rows, counted in steps of 64 lanes: 64 chains run side by side, and each part adds its lanes by halves.
 IN_LANES = Sizes(128, (16,), (16, 16), long=256)
 WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
@@ -76,10 +80,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """How a sum in registers runs: its parts, and the number of steps that are unrolled."""
+    """How a sum in registers runs: its parts, the number of steps that are unrolled, and of innermost loops that are unrolled whole."""
 
     how: Sizes
     unroll: int = 1
+    whole: int = 0
 
 
 def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Decide) -> Summing:
@@ -93,7 +98,8 @@ def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Dec
 def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide, windows: bool = False) -> Sizes:
     """Decide the part length of a sum, if it is long and its annotation `parts` does not fix it (`lower/layout/promote_sizes.py`)."""
     how = sizes_of(block, decide.target)
-    how = WIDE_WINDOWS if windows and how is WIDE_SUMS else how
+    if windows and how is not PRODUCTS and most_terms(func, reduced) <= MOST_IN_WINDOW:
+        return WINDOWS
     if block.annotations.get("parts") is not None or not _sums_floats(block) or most_terms(func, reduced) <= how.long:
         return how
     why = f"parts of about {how.part} terms: longer ones round more, and shorter ones cost more (docs/design/0015-error-of-sums.md)"
@@ -124,7 +130,10 @@ def sum_tile(
     `reduced` are the reduction loops, outermost first; `inner` are the loops over the tile inside them. The tile is what one iteration of
     `at` touches, and the block `written` copies it to the result.
     """
-    parts = in_parts(s, name, reduced, "register", summing.how)
+    loops = cut(s, name, reduced, how=summing.how)
+    for h in reversed(loops.loops[loops.first[len(reduced) - summing.whole] :]):
+        s.unroll(h)
+    parts = with_parts(s, name, loops, "register")
     over_tile(s, inner)
     for block in (written, *(p.total for p in parts)):
         over_tile(s, [h for h in s.loops(block) if h.loop in alone(s.program, block.block) and fed_by(block.block, h.loop) <= {"S"}])
@@ -159,10 +168,14 @@ def in_parts(s: Schedule, name: str, reduced: Sequence[LoopHandle], scope: Scope
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops of a sum after cutting, outermost first, and the positions of those whose every iteration is a part."""
+    """The loops of a sum after cutting, outermost first, and the positions of those whose every iteration is a part.
+
+    `first` holds, for each loop before cutting, the position of the first loop made from it, and then the number of loops.
+    """
 
     loops: tuple[LoopHandle, ...]
     parts: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
 
 
 def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, how: Sizes = PRODUCTS) -> Loops:
@@ -173,12 +186,14 @@ def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, h
     cuts = cuts_for(s.program, find_block(s.program, name), [h.loop for h in reduced], inner, how)
     loops: list[LoopHandle] = []
     parts: list[int] = []
+    first: list[int] = []
     for at, loop in enumerate(reduced):
+        first.append(len(loops))
         sizes = [c.size for c in reversed(cuts) if c.at == at]
         parts += range(len(loops), len(loops) + len(sizes))
         factors = [*(n for n in sizes if n > 1), *([inner] if at == len(reduced) - 1 and inner > 1 else [])]
         loops += s.split(loop, None, *factors) if factors else [loop]
-    return Loops(tuple(loops), tuple(parts))
+    return Loops(tuple(loops), tuple(parts), (*first, len(loops)))
 
 
 def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, how: Sizes = PRODUCTS) -> list[Cut]:
@@ -206,14 +221,31 @@ def with_parts(s: Schedule, name: str, cut: Loops, scope: Scope = "stack") -> li
     return parts
 
 
-def parts_in_order(s: Schedule, name: str) -> None:
+def parts_in_order(s: Schedule, name: str, target: Target) -> None:
     """Sum a block in parts without moving its loops; raise if it is no long sum, or if parts would have an unknown size."""
-    reduced = [h for h in s.loops(name) if fed_by(find_block(s.program, name), h.loop) == {"R"}]
+    block = find_block(s.program, name)
+    how = sizes_of(block, target) if isinstance(block.body, Reduce) else PRODUCTS
+    try:
+        _parts_in_order(s, name, how)
+    except ScheduleError:
+        if not how.wide:
+            raise
+        _parts_in_order(s, name, SUMS)  # there is no buffer for a total in f64
+
+
+def _parts_in_order(s: Schedule, name: str, how: Sizes) -> None:
     with s.attempt():
-        parts = in_parts(s, name, reduced) if reduced else []
-        if not parts:
+        block, loops = find_block(s.program, name), s.loops(name)
+        reduced = [h for h in loops if fed_by(block, h.loop) == {"R"}]
+        if not reduced or not cuts_for(s.program, block, [h.loop for h in reduced], how=how):
             raise ScheduleError(f"block `{name}` is no long sum")
+        first = loops.index(reduced[0])
+        if how.wide and any(a.write and allocation(s.program, a.buffer) is None for a in accesses(block)):
+            s.cache_write(name, loops[first - 1] if first else None, scope="stack")
+        parts = in_parts(s, name, reduced, how=how)
         begin(s, name, reduced[0], parts)
+        if how.wide:
+            s.widen(parts[-1].total)
 
 
 def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> None:
@@ -255,6 +287,8 @@ class Cut:
 def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
     """Return how a long sum over loops of these extents (None if dynamic) is cut into parts, and these into groups, innermost first."""
     cuts = [_cut(extents, how.part)]
+    if how.even and (extents[cuts[0].at] or 1) % cuts[0].size:
+        return []
     outer = _parts_of(extents, cuts[0])
     rows = outer[-1] is None and any(n != 1 for n in outer[:-1])
     groups = how.rows if rows else how.groups

@@ -36,7 +36,7 @@ def _summed(s: Schedule, name: str, target: Target) -> list[str]:
     """Contract a sum of products to FMA, and sum a long sum in parts, if the loops allow it; return text about it."""
     if target.has_fma:
         tried(partial(s.contract, name))
-    return [f"`{name}` in parts"] if tried(partial(parts_in_order, s, name)) else []
+    return [f"`{name}` in parts"] if tried(partial(parts_in_order, s, name, target)) else []
 
 
 def _innermost(func: Func, block: Block) -> For | None:

@@ -207,7 +207,7 @@ def _vectorize(s: Schedule, decide: Decide, name: str) -> None:
     """Vectorize one stage of a row: along the row, a reduction in lanes. A sum that cannot use lanes is summed in parts if it is long."""
     if not _in_vectors(s, decide, name) and isinstance(find_block(s.program, name).body, Reduce):
         tried(partial(s.contract, name))
-        tried(partial(parts_in_order, s, name))
+        tried(partial(parts_in_order, s, name, decide.target))
 
 
 def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:

@@ -34,6 +34,7 @@ from ..plain_nest import elementwise, iter_named
 from ..schedule import LoopHandle, Schedule
 from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
 from ..workloads import ConvOverRow, Gemm, SlidingWindow
+from .accumulate import Sizes as Parts
 from .accumulate import Summing, cuts_for, decide_parts, sum_tile
 from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
 from .match import find_block, known_sums, matmul_of
@@ -97,8 +98,8 @@ class _Rule:
         self.copies = False  # True if rows with padding may be copied: depthwise, so no other output channel needs the copy
         self.tile = self._tile_size()
         block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
-        self.summing = Summing(decide_parts(s.program, block, loops, decide, windows=True))
-        self.unrolled = self._choose_unrolled(block, loops)
+        how = decide_parts(s.program, block, loops, decide, windows=True)
+        self.summing = Summing(how, whole=self._choose_unrolled(block, loops, how))
 
     def _tile_size(self) -> Choice:
         """Decide the tile; if rows of images are copied, by default only heights that divide the image."""
@@ -132,7 +133,7 @@ class _Rule:
         rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
         return Choice(rows, vectors, best.text)
 
-    def _choose_unrolled(self, block: Block, loops: list[For]) -> int:
+    def _choose_unrolled(self, block: Block, loops: list[For], how: Parts) -> int:
         """Decide how many innermost reduction loops are unrolled: if windows overlap along rows, as many as MOST_TAPS allows."""
         taps, most = 1, 0
         for x in reversed(loops):
@@ -140,7 +141,7 @@ class _Rule:
             if taps > MOST_TAPS:
                 break
             most += 1
-        whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=self.summing.how)), default=-1)
+        whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=how)), default=-1)
         best = most if self.roles.rows else 0
         why = "rows that overlapping windows share are loaded once" if self.roles.rows else "windows do not overlap along rows"
         unrolled: int = self.decide("unroll", sorted({best, *range(min(most, whole) + 1)}), best, why=why)
@@ -280,8 +281,6 @@ class _Rule:
         rows, reduced = list(inner[vectors : vectors + tiled]), inner[vectors + tiled :]
         s.reorder(*reduced, *rows, *others, lane)
         written = s.cache_write(name, at, scope="register")
-        for h in reversed(reduced[len(reduced) - self.unrolled :]):
-            s.unroll(h)
         self.sums = sum_tile(s, name, at, written, reduced, [*rows, *others, lane], self.summing)
 
 

@@ -6,7 +6,7 @@ with the number of parts. Memory is that of one part, so the number of parts may
 
 from __future__ import annotations
 
-from ...dtype import i64
+from ...dtype import DType, i64
 from ...loop.analysis.nests import block_names, facts_at, fed_by, loops_above, predicate_over_loops
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Store
@@ -44,7 +44,7 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
             for l in range(4):
                 with block("w", "SSR", i, k, l) as (vi, vk, vl):
                     with init():
-                        w_part[0] = 0.0
+                        w_part[0] = -0.0
                     w_part[0] += a[vi, vk * 4 + vl]
             with block("w_sum", "SR", i, k) as (vi, vk):
                 with init():
@@ -81,7 +81,7 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
     new = redirected(bound.block, target.buffer, buffer, place)
     new = new.with_(
         iters=tuple(Iter(i.var, "S", i.value) if i.var in begun else i for i in new.iters),
-        init=Store(buffer, place, Const(_IDENTITIES[combiner], target.dtype)),
+        init=Store(buffer, place, _identity(s.combiner.name, target.dtype)),
         predicate=all_of(*(substitute(e, bound.iters) for e in firsts), *conjuncts(new.predicate)),
     )
     outside = [x for x in above if x.var in bound.iters and (x in outer or x not in reducing)]
@@ -105,6 +105,15 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
 
 
 _IDENTITIES = {"add": 0, "fma": 0, "mul": 1}  # what a part starts with: adding (or multiplying) it changes nothing
+
+
+def _identity(combiner: str, dtype: DType) -> Const:
+    """Return what a part starts with: -0.0 for a sum of floats, because -0.0 + x is x, so an unrolled sum needs no addition for it.
+
+    A part of nothing but -0.0 is -0.0 then, and adding it to the result, which has its own init, gives the same bits. Sums of products
+    start with 0.0: their tiles have no register left for a literal.
+    """
+    return Const(-0.0 if combiner == "add" and dtype.is_float else _IDENTITIES[combiner], dtype)
 
 
 def _begins(func: Func, block: Block, inner: list[For]) -> tuple[list[Expr], list[Expr]]:
