@@ -18,8 +18,8 @@ import numpy as np
 
 import pliant
 from contest import Times, contest, ratio
+from pliant import ops
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.machine_peak import fma_rate, read_bandwidth

@@ -143,8 +143,8 @@ def measure_kernel(threads: int) -> float:
     import numpy as np
 
     import pliant
+    from pliant import ops
     from pliant.dtype import f32
-    from pliant.graph import ops
     from pliant.graph.builder import Builder
     from pliant.graph.node import Tensor
     from pliant.program import Program

@@ -21,9 +21,9 @@ import conv
 import gemm
 import products
 from declared_instructions import declared
+from pliant import ops
 from pliant.api import program_of
 from pliant.dtype import DType, f16, f32, i8, i16, u8
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Tensor
 from pliant.lower.callee import func_of

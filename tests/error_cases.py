@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from pliant import ops
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.sym.expr import Dim, const

@@ -19,7 +19,8 @@ import numpy as np
 from pliant.dtype import DType
 from pliant.graph import node as g
 from pliant.graph.node import annotation_exprs
-from pliant.graph.operators import TABLE, map_attrs
+from pliant.graph.op_table import TABLE
+from pliant.graph.operators import map_attrs
 from pliant.interp.loop import run_loop
 from pliant.loop.stmt import Func
 from pliant.sym.expr import Expr, Var

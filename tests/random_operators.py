@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from op_cases import CASES, SIZES, Case, build
+from pliant import ops
 from pliant.dtype import bool_, pack
 from pliant.graph import node as g
-from pliant.graph import ops
 from pliant.graph.builder import Builder
-from pliant.graph.operators import TABLE
+from pliant.graph.op_table import TABLE
 from pliant.sym.expr import Dim, const, free_vars
 
 EACH = 5  # operators of a function

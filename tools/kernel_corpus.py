@@ -121,8 +121,8 @@ SIZE_OF = {"n": 45}
 
 def _function(call: str, shapes: tuple[Shape, ...]) -> Any:
     """An expression over operators, as a graph function."""
+    from pliant import ops
     from pliant.dtype import f32
-    from pliant.graph import ops
     from pliant.graph.builder import Builder
     from pliant.graph.node import Tensor
     from pliant.sym.expr import Dim, const

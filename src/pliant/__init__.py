@@ -30,11 +30,11 @@ _PLACES = {
     ".templates": "Template template",
     ".dtype": "DType",
     ".frontends.onnx": "from_onnx",
-    ".graph": "ops",
+    ".graph.opset": "ops",
     ".llm.embedder": "Embedder",
     ".llm.lm": "LLM",
-    "": "nn",
-    ".graph.ops": "match_cast",
+    ".nn": "nn",
+    ".graph.ops.calls": "match_cast",
     ".graph.patterns": "register_library unregister_library",
     ".loop.script": (
         "alloc annotate block check combine compute gpu grid init max_over min_over parallel prod_over reads serial sum_over "
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from .explanation import explain
     from .exporting import export
     from .frontends.onnx import from_onnx
-    from .graph import ops
-    from .graph.ops import match_cast
+    from .graph import opset as ops
+    from .graph.ops.calls import match_cast
     from .graph.patterns import register_library, unregister_library
     from .llm.embedder import Embedder
     from .llm.lm import LLM
@@ -312,7 +312,8 @@ def __getattr__(name: str) -> Any:
     place = _HOME.get(name)
     if place is None:
         raise AttributeError(f"module 'pliant' has no attribute {name!r}")
-    value = import_module(f"{place}.{name}", __name__) if name in ("nn", "ops") else getattr(import_module(place, __name__), name)
+    module = import_module(place, __name__)
+    value = module if name in ("nn", "ops") else getattr(module, name)
     globals()[name] = value
     return value
 

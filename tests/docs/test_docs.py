@@ -17,7 +17,7 @@ import pytest
 
 import pliant.loop.script
 import pliant.sym.spec
-from pliant.graph import ops
+from pliant import ops
 
 ROOT = Path(__file__).parent.parent.parent
 # Pages without examples, and the one whose programs are printed by the compiler (`test_how_it_works.py` compares it).

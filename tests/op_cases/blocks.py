@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pliant import ops
 from pliant.dtype import f32, i32, i64
-from pliant.graph import ops
 from pliant.quantization.formats import BY_NAME, Format
 
 from .case import Case

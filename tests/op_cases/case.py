@@ -16,7 +16,8 @@ from pliant.dtype import DType, f32, pack, unpack
 from pliant.dtype import dtype as to_dtype
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Function, MatchCast, Op, Scalar, Tensor, Value
-from pliant.graph.operators import TABLE, node_defines, tensor_of
+from pliant.graph.op_table import TABLE, node_defines
+from pliant.graph.operators import tensor_of
 from pliant.graph.stage import Stage
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph

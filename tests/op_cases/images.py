@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from pliant import ops
 from pliant.dtype import bf16, f16, f32, f64, i32, u8
-from pliant.graph import ops
 from pliant.graph.ops.resize import COORDINATES, NEAREST
 
 from .case import Case

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pliant import ops
 from pliant.dtype import bf16, f16, f32, f64
-from pliant.graph import ops
 
 from .case import Case
 

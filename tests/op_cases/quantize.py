@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pliant import ops
 from pliant.dtype import ALL, f16, f32, f64, i8, i32, u8
-from pliant.graph import ops
 
 from .case import Case
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pliant import ops
 from pliant.dtype import bf16, bool_, f16, f64, i32, u8
-from pliant.graph import ops
 
 from .case import Case
 

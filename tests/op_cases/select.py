@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pliant import ops
 from pliant.dtype import bool_, f16, f32, i8, i32, i64
-from pliant.graph import ops
 
 from .case import Case
 

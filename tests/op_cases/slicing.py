@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pliant import ops
 from pliant.dtype import f32, i32, i64
-from pliant.graph import ops
 
 from .case import Case
 

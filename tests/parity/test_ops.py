@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from op_cases import CASES, arrays_of, build, by_stages
+from pliant import ops
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Op, Scalar, Tensor
-from pliant.graph.operators import TABLE
+from pliant.graph.op_table import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.sym.expr import Dim, const

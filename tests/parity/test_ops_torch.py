@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant import ops
 from pliant.dtype import dtype
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.interp.graph import run_graph

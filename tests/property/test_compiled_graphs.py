@@ -17,7 +17,7 @@ from graph_bounds import bounded_results
 from op_cases import CASES, build
 from pliant.compilation import Step
 from pliant.graph.node import Function, Scalar
-from pliant.graph.operators import TABLE
+from pliant.graph.op_table import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS

@@ -13,8 +13,8 @@ import pytest
 
 from counts import seeds
 from native_loops import Lifted
+from pliant import ops
 from pliant.dtype import DType, f32, f64, i32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Tensor
 from pliant.interp.graph import run_graph

@@ -12,7 +12,7 @@ import pytest
 from compiled_graphs import call, compiled, without
 from counts import seeds
 from pliant.graph.node import Op, walk_nodes
-from pliant.graph.operators import TABLE
+from pliant.graph.op_table import TABLE
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
 from pliant.pipeline import STEPS

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from compiled_graphs import compiled
+from pliant import ops
 from pliant.api import program_of
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Function, Tensor
 from pliant.interp.graph import run_graph

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pliant import ops
 from pliant.dtype import bool_, f16, f32, i32, i64
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.support.errors import Error, ShapeError

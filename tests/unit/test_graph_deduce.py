@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pliant import ops
 from pliant.dtype import bool_, f16, f32, f64, i32, i64, u8
-from pliant.graph import ops
 from pliant.graph.annotation import Fit, subsumes
 from pliant.graph.builder import Builder
 from pliant.graph.deduce import Deduction, deduce_call

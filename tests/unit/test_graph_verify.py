@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant import ops
 from pliant.dtype import bool_, f32, f64, i64
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import (
     Body,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from native_loops import Lifted
+from pliant import ops
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Tensor
 from pliant.loop.analysis.nests import blocks

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pliant import ops
 from pliant.dtype import ALL, DType, bool_, f16, f32, i8, i32, i64, u8
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Annotation, Scalar, Tensor
 from pliant.graph.verify import verify

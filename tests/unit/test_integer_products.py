@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant import ops as _ops
 from pliant.dtype import DType, f32, i8, u8
-from pliant.graph import ops as _ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Function, Op, Tensor
 from pliant.graph.passes.dead_code import dead_code

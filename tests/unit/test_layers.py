@@ -128,3 +128,30 @@ def test_only_the_table_of_rules_is_known_outside_of_it() -> None:
             if "library" in path and (path[-1] != "library" or names & modules):
                 wrong.append(f"{file.relative_to(ROOT)} imports {node.module if isinstance(node, ast.ImportFrom) else ''}")
     assert not wrong
+
+
+def imported_files(file: Path) -> set[Path]:
+    """The files of the package that a file imports, at its head or inside of functions; not the packages that they are in."""
+    found: set[Path] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            places = [above, *(above / alias.name for alias in node.names)]
+            found |= {f for place in places for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()}
+    return found - {file}
+
+
+def test_no_operator_family_is_in_an_import_cycle() -> None:
+    """A family imports `operators.py` and other families; nothing that it imports comes back to it, not even inside of a function."""
+    edges = {f: {g for g in imported_files(f) if g.name != "__init__.py"} for f in (ROOT / "graph").rglob("*.py")}
+    families = [f for f in edges if f.parent.name == "ops"]
+    assert len(families) > 40 and ROOT / "graph" / "operators.py" in edges[ROOT / "graph" / "ops" / "linalg.py"]
+    for family in families:
+        seen: set[Path] = set()
+        todo = [family]
+        while todo:
+            new = edges.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        assert family not in seen, family.name
+        assert not {"opset.py", "op_table.py", "builder.py"} & {f.name for f in edges[family]}, family.name

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant import ops
 from pliant.dtype import DType, f16, f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Function, Op, Tensor
 from pliant.graph.passes.pointwise_convolutions import pointwise_convolutions

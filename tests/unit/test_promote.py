@@ -12,9 +12,8 @@ import pytest
 
 import pliant
 from compiled_graphs import compiled, without
-from pliant import Out, Tensor, block, dim, dtype, f32, grid, init, kernel
+from pliant import Out, Tensor, block, dim, dtype, f32, grid, init, kernel, ops
 from pliant.api import program_of
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import CallLoop, Function
 from pliant.graph.node import Tensor as GraphTensor

@@ -19,7 +19,7 @@ from op_cases import CASES, build
 from pliant.api import Kernel
 from pliant.dtype import i64
 from pliant.graph import node as g
-from pliant.graph.operators import TABLE
+from pliant.graph.op_table import TABLE
 from pliant.loop.analysis.proof import accesses, unproved_accesses
 from pliant.loop.stmt import Func
 from pliant.loop.structural import structural_hash

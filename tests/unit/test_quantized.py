@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import pliant
+from pliant import ops as _ops
 from pliant.dtype import f32
 from pliant.dtype import i64 as i64_
-from pliant.graph import ops as _ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Const, Op, Tensor
 from pliant.program import Program

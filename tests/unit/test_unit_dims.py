@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from native_loops import Lifted, same_bits
+from pliant import ops
 from pliant.dtype import f32, i64
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.interp.loop import run_loop

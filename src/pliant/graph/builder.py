@@ -52,7 +52,8 @@ from .node import (
     is_state,
     passed_state,
 )
-from .operators import TABLE, attr_exprs, building, defined_dims
+from .op_table import TABLE, defined_dims
+from .operators import attr_exprs, building
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from ..support.errors import Error
 from .annotation import annotation_vars
 from .deduce import Deduction, deduce_call, deduce_function, deduce_match
 from .node import CallFunction, CallLoop, MatchCast, Node, Op, Require, Scalar, Value, node_args
-from .operators import TABLE
+from .op_table import TABLE
 
 
 def deduced_requires(node: Node) -> Sequence[Require]:

@@ -1,20 +1,30 @@
-"""The table of operators: what one is, how it is registered, and how the functions of `pliant.ops` emit it.
+"""Operators: what one is, the decorator that declares it, and how its function emits a node.
 
-An operator is declared once, in a file of its family: an `OpDef` (deduction, numpy reference, stages) and beside it the
-function that users call. These functions emit into the builder that is active; outside of one they say what to do. The
-fields of an operator's attribute record have the names of the function's keyword parameters, so that a printed node is a call.
+An operator is declared once, in the file of its family under `graph/ops/`: the function that users call, decorated with what the compiler
+knows about it (deduction, numpy reference, stages). The name of the function is the name of the operator. The function's first parameter,
+which users do not see, knows that name: errors state it, and `op.emit` emits the node into the active builder.
+
+    @operator(deduce=_deduce_softmax, reference=_softmax_reference, stages=_softmax_stages, attrs=AxisAttrs)
+    def softmax(op: OpCall, x: T, axis: int = -1) -> T:
+        value = op.operand(x)
+        return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
     with building(builder):
         y = softmax(x, axis=-1)      # one Op node, its annotation deduced
+
+The fields of an operator's attribute record have the names of the function's keyword parameters, so that a printed node is a call.
+`opset.py` finds operators by name; nothing here imports a family.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,11 +33,13 @@ from ..dtype import dtype as to_dtype
 from ..support.errors import Error
 from ..support.record import dataclass
 from ..support.source import caller_span
-from ..sym.expr import Const, Expr, Var
+from ..sym.expr import Const, Expr
 from .deduce import Deduction
-from .node import Annotation, Callee, Function, MatchCast, Node, Op, Scalar, Tensor, Value, is_state
+from .node import Annotation, Callee, Function, Scalar, Tensor, Value
 from .stage import Stage
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Array = np.ndarray[Any, Any]
 Deduce = Callable[[Deduction, Any], tuple[Annotation, ...]]
 Reference = Callable[[Sequence[Array], Any], Sequence[Array]]  # attrs have numbers in place of expressions
@@ -37,7 +49,7 @@ Capacity = Callable[[tuple[Tensor, ...], Any], tuple[Expr, ...]]  # arguments, a
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """An operator: what it results in, what it means in numpy, and its loop program, as stages or as a template (0007 in docs/design)."""
+    """What the compiler knows about an operator: deduction, numpy reference, loop program (stages, or a template: docs/design/0007)."""
 
     name: str
     deduce: Deduce
@@ -46,7 +58,7 @@ class OpDef:
     arity: tuple[int, int | None]  # the least and the largest number of arguments; None: any
     attrs: type | None = None
     view: bool = False  # the result is the argument's memory under another shape
-    template: str = ""  # `module.function` of `lower/templates`, for what no stage can say
+    template: str = ""  # `module.function` in `lower/ops/templates`, for loops that stages cannot express
     fits: Callable[[tuple[Tensor, ...], Any], bool] | None = None  # whether the template serves such operands; the stages serve others
     defines: tuple[str, ...] = ()  # the attributes that are new dims, whose values are known only while the program runs
     capacity: Capacity | None = None  # what each of these dims is at most
@@ -54,26 +66,94 @@ class OpDef:
     broadcasts: bool = False  # each element is computed from those of the operands, which are broadcast
 
 
-class _Table(dict[str, OpDef]):
-    """Operators by name; their families are imported when the first one is asked for."""
-
-    def __missing__(self, name: str) -> OpDef:
-        from . import ops  # noqa: F401  every family registers its operators
-
-        found = self.get(name)
-        if found is None:
-            raise KeyError(name)
-        return found
+DECLARED: dict[str, OpDef] = {}  # the operators of the families that are imported; `op_table.TABLE` has all of them
+_NAMES: dict[int, str] = {}  # by identity, because users may rename a function; the functions live as long as their modules
 
 
-TABLE: dict[str, OpDef] = _Table()
+def operator_name(function: object) -> str | None:
+    """The name of a function of `pliant.ops`; None for any other object."""
+    return _NAMES.get(id(function))
 
 
-def register(op: OpDef) -> OpDef:
-    """Puts an operator into the table; a name is taken once."""
-    assert op.name not in TABLE, op.name
-    TABLE[op.name] = op
-    return op
+@dataclass(frozen=True, slots=True)
+class OpCall:
+    """An operator while its function runs: its name, which errors state, and the way into the active builder."""
+
+    name: str
+
+    def emit(self, *args: Any, attrs: Any = None) -> Any:
+        """Emits the operator; returns its only result, or a tuple of them."""
+        return emit(self.name, args, attrs)
+
+    def operand(self, value: Any, like: DType | None = None) -> Value:
+        """One operand as a value; a Python number becomes a literal of the dtype `like`."""
+        return operand(self.name, value, like)
+
+    def operands(self, args: Sequence[Any]) -> tuple[Value, ...]:
+        """Operands as values; Python numbers take the dtype of the first value among them."""
+        return operands(self.name, args)
+
+    def builder(self) -> Emitter:
+        """The active builder."""
+        return active(self.name)
+
+
+Body = Callable[Concatenate[OpCall, P], R]  # a function of `pliant.ops` as it is written: users do not see the first parameter
+
+
+def _expose(function: Body[P, R]) -> Callable[P, R]:
+    """The function as users call it, without its first parameter."""
+    name = function.__name__
+    bound = functools.partial(function, OpCall(name))
+
+    @functools.wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return bound(*args, **named)
+        except TypeError:
+            try:  # Python's own message about wrong arguments counts `op` among them
+                inspect.signature(bound).bind(*args, **named)
+            except TypeError as problem:
+                raise TypeError(f"ops.{name}: {problem}") from None
+            raise
+
+    call.__wrapped__ = bound  # `inspect.signature` reads it
+    _NAMES[id(call)] = name
+    return call
+
+
+def composite(function: Body[P, R]) -> Callable[P, R]:
+    """Declares a function of `pliant.ops` that emits other operators instead of one of its own."""
+    return _expose(function)
+
+
+def operator(
+    *,
+    deduce: Deduce,
+    reference: Reference,
+    stages: Stages | None = None,
+    attrs: type | None = None,
+    arity: int | tuple[int, int | None] = 1,
+    view: bool = False,
+    template: str = "",
+    fits: Callable[[tuple[Tensor, ...], Any], bool] | None = None,
+    defines: tuple[str, ...] = (),
+    capacity: Capacity | None = None,
+    updates: bool = False,
+    broadcasts: bool = False,
+) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares the operator that the decorated function emits; `OpDef` says what the parameters are."""
+
+    def declare(function: Body[P, R]) -> Callable[P, R]:
+        name = function.__name__
+        assert name not in DECLARED, name
+        least_and_most = (arity, arity) if isinstance(arity, int) else arity
+        DECLARED[name] = OpDef(
+            name, deduce, reference, stages, least_and_most, attrs, view, template, fits, defines, capacity, updates, broadcasts
+        )
+        return _expose(function)
+
+    return declare
 
 
 def tensor_of(a: Annotation) -> Tensor:
@@ -104,23 +184,6 @@ def attr_exprs(attrs: Any) -> list[Expr]:
     found: list[Expr] = []
     map_attrs(attrs, lambda e: (found.append(e), e)[1])  # type: ignore[func-returns-value]
     return found
-
-
-def defined_dims(name: str, attrs: Any) -> tuple[Var, ...]:
-    """The dims that an operator with these attributes defines."""
-    return tuple(getattr(attrs, field) for field in TABLE[name].defines)
-
-
-def node_defines(node: Node) -> tuple[Var, ...]:
-    """The dims that an operator or a match_cast defines."""
-    if isinstance(node, Op):
-        return defined_dims(node.op, node.attrs)
-    return node.defines if isinstance(node, MatchCast) else ()
-
-
-def updated_state(node: Node) -> Value | None:
-    """The state that an operator consumes and updates."""
-    return node.args[0] if isinstance(node, Op) and TABLE[node.op].updates and is_state(node.args[0]) else None
 
 
 class Emitter(Protocol):

@@ -19,7 +19,7 @@ from ..support.record import dataclass
 from ..support.resolve import ALLOWED_BUILTINS, Source, near, source_of, span_of
 from ..support.source import Span
 from ..sym import script, spec
-from . import ops
+from . import opset as ops
 from .node import Callee, Function
 from .parse_stmt import Statements
 

@@ -10,6 +10,7 @@ array; an annotation. `sym.parse` evaluates expressions of dims and numbers alon
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -25,9 +26,10 @@ from ..support.source import Span
 from ..sym.expr import Const, Expr
 from ..sym.parse import _FUNCTION_NAMES, ExprParser, Open
 from ..sym.spec import Marker, Strides, TensorSpec, make_spec, strides
-from . import ops
+from . import opset as ops
 from .builder import Builder
 from .node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple, Value
+from .operators import operator_name
 from .ops.calls import annotation_of
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -50,7 +52,6 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.GtE: "greater_equal",
 }
 _ON_VALUES = {"min": "minimum", "max": "maximum", "abs": "abs"}  # Python functions on tensors -> operators
-OPS: dict[int, str] = {id(getattr(ops, name)): name for name in ops.__all__}  # by identity, because users may rename an operator
 ANNOTATIONS = (Tensor, Shape, Scalar, Tuple)
 
 
@@ -310,10 +311,10 @@ class Expressions:
     def _call(self, node: ast.Call, hint: str) -> Any:
         """Evaluates a call: an operator, a kernel, a graph function, or one of the few supported Python functions."""
         target = self.resolve(node.func)
-        if id(target) in OPS:
-            return self._call_op(node, f"ops.{OPS[id(target)]}", target, hint)
+        if (operator := operator_name(target)) is not None:
+            return self._call_op(node, f"ops.{operator}", target, _signature(target), hint)
         if getattr(target, "is_operator", False):  # declared by the user
-            return self._call_op(node, target.__name__, target, hint)
+            return self._call_op(node, target.__name__, target, inspect.signature(target), hint)
         callee, function = getattr(target, "callee", None), getattr(target, "graph", None)
         if isinstance(callee, Callee):
             return self._call_loop(node, callee, hint)
@@ -340,11 +341,10 @@ class Expressions:
         help_ = f"use ops.{last}" if last in ops.__all__ else "decorate it with @function or @kernel, or use ops.call_host"
         return self.error(node.func, f"`{shown}` cannot be called in a graph function", help=help_, facts=[_what(found)])
 
-    def _call_op(self, node: ast.Call, name: str, found: Callable[..., Any], hint: str) -> Any:
+    def _call_op(self, node: ast.Call, name: str, found: Callable[..., Any], signature: inspect.Signature, hint: str) -> Any:
         """Emits an operator, after checking the arguments against its signature."""
         args = [self.evaluate(a) for a in self._plain(node)]
         keywords = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg}
-        signature = inspect.signature(found)
         try:
             signature.bind(*args, **keywords)
         except TypeError as problem:
@@ -431,6 +431,12 @@ class Expressions:
         if isinstance(written, TensorSpec):
             return self._located(node, lambda: annotation_of(written, "here"))  # type: ignore[no-any-return]
         raise self.error(node, f"`{ast.unparse(node)}` is no annotation", help="write Tensor[f32, n, 64], State[...], or a dtype")
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function of `pliant.ops`: a program calls the same few many times."""
+    return inspect.signature(function)
 
 
 def _literal(value: float) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any
 from ..support.errors import Error, ShapeError, UnsupportedError, counted
 from ..support.resolve import Source
 from ..sym.expr import Expr
-from . import ops
+from . import opset as ops
 from .annotation import Fit, subsumes
 from .builder import Builder
 from .node import (

@@ -48,7 +48,8 @@ from .node import (
     bodies,
     walk_nodes,
 )
-from .operators import TABLE, map_attrs, node_defines
+from .op_table import TABLE, node_defines
+from .operators import map_attrs
 
 
 class Renamer:

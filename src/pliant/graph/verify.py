@@ -41,7 +41,8 @@ from .node import (
     passed_state,
     stride_exprs,
 )
-from .operators import TABLE, attr_exprs, node_defines, updated_state
+from .op_table import TABLE, node_defines, updated_state
+from .operators import attr_exprs
 
 
 def verify(function: Function) -> None:

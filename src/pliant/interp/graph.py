@@ -37,7 +37,8 @@ from ..graph.node import (
     is_state,
     stride_exprs,
 )
-from ..graph.operators import TABLE, map_attrs, node_defines, updated_state
+from ..graph.op_table import TABLE, node_defines, updated_state
+from ..graph.operators import map_attrs
 from ..graph.stand_in import known
 from ..support.errors import Error, InternalError, ShapeError, UnsupportedError, counted, is_are
 from ..sym.expr import Dim, Expr, Var, free_vars

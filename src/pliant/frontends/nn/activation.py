@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph import ops
+from ...graph import opset as ops
 from .module import Module
 
 

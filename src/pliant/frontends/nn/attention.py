@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph import ops
+from ...graph import opset as ops
 from ...support.errors import Error
 from ...support.source import caller_span
 from .layers import Linear

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...graph import ops
+from ...graph import opset as ops
 from .module import Buffer, Module, Parameter
 
 

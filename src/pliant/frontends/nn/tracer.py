@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ...dtype import DType
-from ...graph import ops
+from ...graph import opset as ops
 from ...graph.builder import Builder
 from ...graph.node import Annotation, Callee, Const, Function, Scalar, Tensor, Value
 from ...support.errors import Error

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph import ops as _ops
+from ...graph import opset as _ops
 
 ops: Any = _ops

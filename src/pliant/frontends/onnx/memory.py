@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...graph.node import Const, Function, Node, Op, Tensor, Value, all_uses, bodies
-from ...graph.operators import TABLE
+from ...graph.op_table import TABLE
 from ...sym.exact import exact
 from ...sym.expr import Expr, const, free_vars, product
 from ...sym.simplify import simplify

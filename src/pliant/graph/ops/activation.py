@@ -9,7 +9,7 @@ ops.silu(x), ops.gelu(x, approximate="tanh")
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,8 +19,8 @@ from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr
 from ..deduce import Deduction
 from ..node import Annotation
-from ..operators import Array, OpDef, emit, register
-from .elementwise import FLOATS, NUMBERS, Formula, Kind, clip, elementwise, result_of, stage_of, widened
+from ..operators import Array, OpCall, composite
+from .elementwise import FLOATS, NUMBERS, Formula, clip, elementwise, pointwise, result_of, widened
 
 T = TypeVar("T")
 
@@ -69,22 +69,6 @@ def _np_softplus(x: Array) -> Any:
     return np.logaddexp(x, x.dtype.type(0))
 
 
-_UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
-    ("sigmoid", sigmoid_formula, _np_sigmoid, FLOATS),
-    ("silu", widened(_silu), lambda x: x * _np_sigmoid(x), FLOATS),
-    ("relu", _relu, lambda x: np.maximum(x, 0), NUMBERS),
-    ("tanh", lambda x: Call("tanh", x), np.tanh, FLOATS),
-    ("softsign", widened(_softsign), lambda x: x / (1 + np.abs(x)), FLOATS),
-    ("log_sigmoid", widened(lambda x: E.Neg(softplus_formula(E.Neg(x)))), lambda x: -_np_softplus(-x), FLOATS),
-    ("mish", widened(_mish), lambda x: x * np.tanh(_np_softplus(x)), FLOATS),
-    ("hard_swish", widened(_hard_swish), lambda x: x * np.clip(x + 3, 0, 6) / 6, FLOATS),
-    ("quick_gelu", widened(_quick_gelu), lambda x: x * _np_sigmoid(x.dtype.type(1.702) * x), FLOATS),
-)
-
-for _name, _formula, _reference, _kind in _UNARY:
-    elementwise(_name, _formula, _reference, 1, _kind)
-
-
 # gelu: two forms, so it has an attribute.
 @dataclass(frozen=True, slots=True)
 class GeluAttrs:
@@ -125,68 +109,67 @@ def _gelu_reference(args: Sequence[Array], attrs: GeluAttrs) -> list[Array]:
     return [(0.5 * x * (1 + inner)).astype(args[0].dtype)]
 
 
-register(
-    OpDef(
-        "gelu",
-        _deduce_gelu,
-        _gelu_reference,
-        lambda args, outs, attrs: (stage_of("gelu", _gelu_formula(attrs), args, outs[0]),),
-        (1, 1),
-        GeluAttrs,
-    )
-)
-
-
-def sigmoid(x: T) -> T:
+@elementwise(sigmoid_formula, _np_sigmoid, FLOATS)
+def sigmoid(op: OpCall, x: T) -> T:
     """1 / (1 + exp(-x))."""
-    return emit("sigmoid", (x,))
+    return op.emit(x)
 
 
-def silu(x: T) -> T:
+@elementwise(widened(_silu), lambda x: x * _np_sigmoid(x), FLOATS)
+def silu(op: OpCall, x: T) -> T:
     """`x * sigmoid(x)`."""
-    return emit("silu", (x,))
+    return op.emit(x)
 
 
-def relu(x: T) -> T:
+@elementwise(_relu, lambda x: np.maximum(x, 0), NUMBERS)
+def relu(op: OpCall, x: T) -> T:
     """`max(x, 0)`."""
-    return emit("relu", (x,))
+    return op.emit(x)
 
 
-def tanh(x: T) -> T:
+@elementwise(lambda x: Call("tanh", x), np.tanh, FLOATS)
+def tanh(op: OpCall, x: T) -> T:
     """The hyperbolic tangent."""
-    return emit("tanh", (x,))
+    return op.emit(x)
 
 
-def gelu(x: T, approximate: str = "none") -> T:
+@pointwise(deduce=_deduce_gelu, reference=_gelu_reference, formula=_gelu_formula, attrs=GeluAttrs)
+def gelu(op: OpCall, x: T, approximate: str = "none") -> T:
     """The Gaussian error linear unit, with erf, or with `approximate="tanh"` in its tanh form."""
-    return emit("gelu", (x,), GeluAttrs(approximate))
+    return op.emit(x, attrs=GeluAttrs(approximate))
 
 
-def softsign(x: T) -> T:
+@elementwise(widened(_softsign), lambda x: x / (1 + np.abs(x)), FLOATS)
+def softsign(op: OpCall, x: T) -> T:
     """`x / (1 + abs(x))`."""
-    return emit("softsign", (x,))
+    return op.emit(x)
 
 
-def log_sigmoid(x: T) -> T:
+@elementwise(widened(lambda x: E.Neg(softplus_formula(E.Neg(x)))), lambda x: -_np_softplus(-x), FLOATS)
+def log_sigmoid(op: OpCall, x: T) -> T:
     """The logarithm of the sigmoid."""
-    return emit("log_sigmoid", (x,))
+    return op.emit(x)
 
 
-def mish(x: T) -> T:
+@elementwise(widened(_mish), lambda x: x * np.tanh(_np_softplus(x)), FLOATS)
+def mish(op: OpCall, x: T) -> T:
     """`x * tanh(softplus(x))`."""
-    return emit("mish", (x,))
+    return op.emit(x)
 
 
-def hard_swish(x: T) -> T:
+@elementwise(widened(_hard_swish), lambda x: x * np.clip(x + 3, 0, 6) / 6, FLOATS)
+def hard_swish(op: OpCall, x: T) -> T:
     """`x * clip(x + 3, 0, 6) / 6`."""
-    return emit("hard_swish", (x,))
+    return op.emit(x)
 
 
-def quick_gelu(x: T) -> T:
+@elementwise(widened(_quick_gelu), lambda x: x * _np_sigmoid(x.dtype.type(1.702) * x), FLOATS)
+def quick_gelu(op: OpCall, x: T) -> T:
     """`x * sigmoid(1.702 * x)`."""
-    return emit("quick_gelu", (x,))
+    return op.emit(x)
 
 
-def relu6(x: T) -> T:
+@composite
+def relu6(op: OpCall, x: T) -> T:
     """`clip(x, 0, 6)`."""
     return clip(x, 0.0, 6.0)

@@ -21,7 +21,7 @@ from ...sym.expr import Cast, Const, Eq, Expr, Le, Lt, Ne, Or, Select, const
 from ...sym.prove import prove
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from ..stage import Indices, Read, Stage
 from .reduce import AxisAttrs, accumulator, limit, normal_axis, reduced_shape
 from .shape import reshape
@@ -113,10 +113,28 @@ def _reference(largest: bool, both: bool) -> Callable[..., list[Array]]:
     return reference
 
 
-register(OpDef("argmax", _deduce, _reference(True, False), _arg_stages(True), (1, 1), PlaceAttrs))
-register(OpDef("argmin", _deduce, _reference(False, False), _arg_stages(False), (1, 1), PlaceAttrs))
-register(OpDef("max_with_index", _deduce, _reference(True, True), _with_index_stages(True), (1, 1), PlaceAttrs))
-register(OpDef("min_with_index", _deduce, _reference(False, True), _with_index_stages(False), (1, 1), PlaceAttrs))
+@operator(deduce=_deduce, reference=_reference(True, False), stages=_arg_stages(True), attrs=PlaceAttrs)
+def argmax(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
+    """The place (i64) of the largest element along `axis`; without an axis, among all elements in row-major order."""
+    return _along(op, x, axis, keepdims, select_last_index)
+
+
+@operator(deduce=_deduce, reference=_reference(False, False), stages=_arg_stages(False), attrs=PlaceAttrs)
+def argmin(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
+    """The place (i64) of the smallest element along `axis`; without an axis, among all elements in row-major order."""
+    return _along(op, x, axis, keepdims, select_last_index)
+
+
+@operator(deduce=_deduce, reference=_reference(True, True), stages=_with_index_stages(True), attrs=PlaceAttrs)
+def max_with_index(op: OpCall, x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
+    """The largest element along `axis`, and its place (i64)."""
+    return _along(op, x, axis, keepdims, select_last_index)
+
+
+@operator(deduce=_deduce, reference=_reference(False, True), stages=_with_index_stages(False), attrs=PlaceAttrs)
+def min_with_index(op: OpCall, x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
+    """The smallest element along `axis`, and its place (i64)."""
+    return _along(op, x, axis, keepdims, select_last_index)
 
 
 def _deduce_hardmax(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
@@ -143,37 +161,15 @@ def _hardmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
     return [found]
 
 
-register(OpDef("hardmax", _deduce_hardmax, _hardmax_reference, _hardmax_stages, (1, 1), AxisAttrs))
+@operator(deduce=_deduce_hardmax, reference=_hardmax_reference, stages=_hardmax_stages, attrs=AxisAttrs)
+def hardmax(op: OpCall, x: T, axis: int = -1) -> T:
+    """1 at the first of the largest elements along `axis`, 0 elsewhere."""
+    value = op.operand(x)
+    return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
-def _along(name: str, x: Any, axis: Any, keepdims: bool, last: bool) -> Any:
-    value = operand(name, x)
+def _along(op: OpCall, x: Any, axis: Any, keepdims: bool, last: bool) -> Any:
+    value: Any = op.operand(x)
     if axis is None:
         value, axis = reshape(value, -1), 0
-    return emit(name, (value,), PlaceAttrs(normal_axis(name, value, axis), bool(keepdims), bool(last)))
-
-
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The place (i64) of the largest element along `axis`; without an axis, among all elements in row-major order."""
-    return _along("argmax", x, axis, keepdims, select_last_index)
-
-
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The place (i64) of the smallest element along `axis`; without an axis, among all elements in row-major order."""
-    return _along("argmin", x, axis, keepdims, select_last_index)
-
-
-def max_with_index(x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The largest element along `axis`, and its place (i64)."""
-    return _along("max_with_index", x, axis, keepdims, select_last_index)
-
-
-def min_with_index(x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The smallest element along `axis`, and its place (i64)."""
-    return _along("min_with_index", x, axis, keepdims, select_last_index)
-
-
-def hardmax(x: T, axis: int = -1) -> T:
-    """1 at the first of the largest elements along `axis`, 0 elsewhere."""
-    value = operand("hardmax", x)
-    return emit("hardmax", (value,), AxisAttrs(normal_axis("hardmax", value, axis)))
+    return op.emit(value, attrs=PlaceAttrs(normal_axis(op.name, value, axis), bool(keepdims), bool(last)))

@@ -20,7 +20,7 @@ from ...sym.simplify import simplify
 from ..annotation import ONE
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, emit, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .elementwise import project
 from .reduce import normal_axes, normal_axis
@@ -42,18 +42,26 @@ def _deduce_expand(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
     return (Tensor(x.dtype, attrs.shape),)
 
 
-register(
-    OpDef(
-        "expand",
-        _deduce_expand,
-        lambda args, attrs: [np.broadcast_to(args[0], attrs.shape)],
-        lambda args, outs, attrs: (
-            Stage("expand", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *project(args[0].shape, outs[0].shape, i))),
-        ),
-        (1, 1),
-        ShapeAttrs,
-    )
+@operator(
+    deduce=_deduce_expand,
+    reference=lambda args, attrs: [np.broadcast_to(args[0], attrs.shape)],
+    stages=lambda args, outs, attrs: (
+        Stage("expand", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *project(args[0].shape, outs[0].shape, i))),
+    ),
+    attrs=ShapeAttrs,
 )
+def expand(op: OpCall, x: T, shape: Any) -> T:
+    """`x` broadcast to a shape; -1 keeps a dim."""
+    value = op.operand(x)
+    old = tensor_of(value.annotation).shape
+    dims = [as_dim(op.name, s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
+    skip = len(dims) - len(old)
+    for k, s in enumerate(dims):
+        if isinstance(s, Const) and s.value == -1:
+            if k < skip:
+                raise ShapeError(f"{op.name}: -1 for a dim that is new", facts=[f"`{value.name}` is {value.annotation}"])
+            dims[k] = old[k - skip]
+    return op.emit(value, attrs=ShapeAttrs(tuple(dims)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +93,24 @@ def _wrapped(at: Expr, n: Expr, times: Expr) -> Expr:
     return at if times is ONE else ZERO if n is ONE else at % n
 
 
-register(
-    OpDef("tile", _deduce_tile, lambda args, attrs: [np.tile(args[0], attrs.repeats or (1,)).reshape(
-        [n * r for n, r in zip(args[0].shape, attrs.repeats, strict=True)])], _tile_stages, (1, 1), TileAttrs)
-)  # fmt: skip
+@operator(
+    deduce=_deduce_tile,
+    reference=lambda args, attrs: [
+        np.tile(args[0], attrs.repeats or (1,)).reshape([n * r for n, r in zip(args[0].shape, attrs.repeats, strict=True)])
+    ],
+    stages=_tile_stages,
+    attrs=TileAttrs,
+)
+def tile(op: OpCall, x: T, repeats: Any) -> T:
+    """The whole of `x` again and again along each axis; more numbers than axes make new ones before."""
+    value: Any = op.operand(x)
+    times = [as_dim(op.name, r) for r in (repeats if isinstance(repeats, tuple | list) else (repeats,))]
+    shape = tensor_of(value.annotation).shape
+    if len(times) > len(shape):
+        value = emit("reshape", (value,), ShapeAttrs((ONE,) * (len(times) - len(shape)) + shape))
+    elif len(times) < len(shape):
+        times = [const(1)] * (len(shape) - len(times)) + times
+    return op.emit(value, attrs=TileAttrs(tuple(times)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +131,17 @@ def _repeat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Re
     return (Stage("repeat", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *i[:a], i[a] // times, *i[a + 1 :])),)
 
 
-register(
-    OpDef(
-        "repeat_interleave",
-        _deduce_repeat,
-        lambda args, attrs: [np.repeat(args[0], attrs.repeats, axis=attrs.axis)],
-        _repeat_stages,
-        (1, 1),
-        RepeatAttrs,
-    )
+@operator(
+    deduce=_deduce_repeat,
+    reference=lambda args, attrs: [np.repeat(args[0], attrs.repeats, axis=attrs.axis)],
+    stages=_repeat_stages,
+    attrs=RepeatAttrs,
 )
+def repeat_interleave(op: OpCall, x: T, repeats: int, axis: int = 0) -> T:
+    """Each element so many times, one after the other, along `axis`."""
+    value = op.operand(x)
+    times = whole_numbers(op.name, "repeats", repeats, 1, least=0)[0]
+    return op.emit(value, attrs=RepeatAttrs(times, normal_axis(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +164,11 @@ def _same(d: Deduction, attrs: object) -> tuple[Annotation, ...]:
     return (Tensor(d.tensor(0).dtype, d.tensor(0).shape),)
 
 
-register(OpDef("flip", _same, lambda args, attrs: [np.flip(args[0], attrs.axis)], _flip_stages, (1, 1), FlipAttrs))
+@operator(deduce=_same, reference=lambda args, attrs: [np.flip(args[0], attrs.axis)], stages=_flip_stages, attrs=FlipAttrs)
+def flip(op: OpCall, x: T, axis: Any = None) -> T:
+    """`x` with the order of its elements turned around along one axis, several, or all."""
+    value = op.operand(x)
+    return op.emit(value, attrs=FlipAttrs(normal_axes(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,54 +192,13 @@ def _roll_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.roll(args[0], attrs.shift, attrs.axis)]
 
 
-register(OpDef("roll", _same, _roll_reference, _roll_stages, (1, 1), RollAttrs))
-
-
-def expand(x: T, shape: Any) -> T:
-    """`x` broadcast to a shape; -1 keeps a dim."""
-    value = operand("expand", x)
-    old = tensor_of(value.annotation).shape
-    dims = [as_dim("expand", s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
-    skip = len(dims) - len(old)
-    for k, s in enumerate(dims):
-        if isinstance(s, Const) and s.value == -1:
-            if k < skip:
-                raise ShapeError("expand: -1 for a dim that is new", facts=[f"`{value.name}` is {value.annotation}"])
-            dims[k] = old[k - skip]
-    return emit("expand", (value,), ShapeAttrs(tuple(dims)))
-
-
-def tile(x: T, repeats: Any) -> T:
-    """The whole of `x` again and again along each axis; more numbers than axes make new ones before."""
-    value: Any = operand("tile", x)
-    times = [as_dim("tile", r) for r in (repeats if isinstance(repeats, tuple | list) else (repeats,))]
-    shape = tensor_of(value.annotation).shape
-    if len(times) > len(shape):
-        value = emit("reshape", (value,), ShapeAttrs((ONE,) * (len(times) - len(shape)) + shape))
-    elif len(times) < len(shape):
-        times = [const(1)] * (len(shape) - len(times)) + times
-    return emit("tile", (value,), TileAttrs(tuple(times)))
-
-
-def repeat_interleave(x: T, repeats: int, axis: int = 0) -> T:
-    """Each element so many times, one after the other, along `axis`."""
-    value = operand("repeat_interleave", x)
-    times = whole_numbers("repeat_interleave", "repeats", repeats, 1, least=0)[0]
-    return emit("repeat_interleave", (value,), RepeatAttrs(times, normal_axis("repeat_interleave", value, axis)))
-
-
-def flip(x: T, axis: Any = None) -> T:
-    """`x` with the order of its elements turned around along one axis, several, or all."""
-    value = operand("flip", x)
-    return emit("flip", (value,), FlipAttrs(normal_axes("flip", value, axis)))
-
-
-def roll(x: T, shift: Any, axis: Any = -1) -> T:
+@operator(deduce=_same, reference=_roll_reference, stages=_roll_stages, attrs=RollAttrs)
+def roll(op: OpCall, x: T, shift: Any, axis: Any = -1) -> T:
     """Elements moved by `shift` places along `axis` (or several shifts along several axes), around the end."""
-    value = operand("roll", x)
+    value = op.operand(x)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
     if len(shifts) != len(axes):
-        raise ShapeError(f"roll: {counted(len(shifts), 'shift')} for {len(axes)} axes")
-    attrs = RollAttrs(tuple(as_dim("roll", s) for s in shifts), tuple(normal_axis("roll", value, a) for a in axes))
-    return emit("roll", (value,), attrs)
+        raise ShapeError(f"{op.name}: {counted(len(shifts), 'shift')} for {len(axes)} axes")
+    attrs = RollAttrs(tuple(as_dim(op.name, s) for s in shifts), tuple(normal_axis(op.name, value, a) for a in axes))
+    return op.emit(value, attrs=attrs)

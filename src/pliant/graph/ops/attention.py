@@ -25,7 +25,7 @@ from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt,
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from ..stage import Indices, Read, Stage
 from .elementwise import project
 from .reduce import accumulator, limit
@@ -186,12 +186,11 @@ def _in_tiles(args: tuple[Tensor, ...], attrs: AttentionAttrs) -> bool:
     )
 
 
-register(
-    OpDef("scaled_dot_product_attention", _deduce, _reference, _stages, (3, 4), AttentionAttrs, template="attention.flash", fits=_in_tiles)
+@operator(
+    deduce=_deduce, reference=_reference, stages=_stages, attrs=AttentionAttrs, arity=(3, 4), template="attention.flash", fits=_in_tiles
 )
-
-
 def scaled_dot_product_attention(
+    op: OpCall,
     q: T,
     k: T,
     v: T,
@@ -202,7 +201,6 @@ def scaled_dot_product_attention(
     offset: Any = 0,
 ) -> T:
     """`softmax(q @ k.T * scale + mask) @ v`, for heads of queries that may share those of keys and values."""
-    name = "scaled_dot_product_attention"
-    args = tuple(operand(name, a) for a in (q, k, v, *(() if mask is None else (mask,))))
+    args = tuple(op.operand(a) for a in (q, k, v, *(() if mask is None else (mask,))))
     width = None if window is None else int(window)
-    return emit(name, args, AttentionAttrs(bool(is_causal), None if scale is None else float(scale), width, as_dim(name, offset)))
+    return op.emit(*args, attrs=AttentionAttrs(bool(is_causal), None if scale is None else float(scale), width, as_dim(op.name, offset)))

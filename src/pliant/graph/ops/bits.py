@@ -18,8 +18,8 @@ from ...support.record import dataclass
 from ...sym.expr import Bitcast, Cast, Expr
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import OpDef, emit, register
-from .elementwise import stage_of
+from ..operators import OpCall
+from .elementwise import pointwise
 
 T = TypeVar("T")
 
@@ -52,18 +52,7 @@ def _reference(args: Any, attrs: BitCastAttrs) -> list[Any]:
     return [x != 0 if attrs.dtype is bool_ else np.ascontiguousarray(x).view(attrs.dtype.numpy()).reshape(x.shape)]
 
 
-register(
-    OpDef(
-        "bit_cast",
-        _deduce,
-        _reference,
-        lambda args, outs, attrs: (stage_of("bit_cast", lambda x: _value(attrs.dtype, x), args, outs[0]),),
-        (1, 1),
-        BitCastAttrs,
-    )
-)
-
-
-def bit_cast(x: Any, dtype: type[T]) -> T:
+@pointwise(deduce=_deduce, reference=_reference, formula=lambda attrs: lambda x: _value(attrs.dtype, x), attrs=BitCastAttrs)
+def bit_cast(op: OpCall, x: Any, dtype: type[T]) -> T:
     """The bits of `x` as elements of another data type of the same width."""
-    return emit("bit_cast", (x,), BitCastAttrs(to_dtype(dtype)))
+    return op.emit(x, attrs=BitCastAttrs(to_dtype(dtype)))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...sym import expr as E
-from ..operators import Array, emit
+from ..operators import Array, OpCall
 from .elementwise import INTS, elementwise
 
 T = TypeVar("T")
@@ -31,39 +31,37 @@ def _np_shift(fn: Callable[..., Any]) -> Callable[..., Any]:
     return shift
 
 
-elementwise("bitwise_and", E.BitAnd, np.bitwise_and, 2, INTS)
-elementwise("bitwise_or", E.BitOr, np.bitwise_or, 2, INTS)
-elementwise("bitwise_xor", E.BitXor, np.bitwise_xor, 2, INTS)
-elementwise("bitwise_not", E.BitNot, np.bitwise_not, 1, INTS)
-elementwise("shift_left", E.Shl, _np_shift(np.left_shift), 2, INTS)
-elementwise("shift_right", E.Shr, _np_shift(np.right_shift), 2, INTS)
-
-
-def bitwise_and(x: T, y: T | int) -> T:
+@elementwise(E.BitAnd, np.bitwise_and, INTS)
+def bitwise_and(op: OpCall, x: T, y: T | int) -> T:
     """The bits that both have."""
-    return emit("bitwise_and", (x, y))
+    return op.emit(x, y)
 
 
-def bitwise_or(x: T, y: T | int) -> T:
+@elementwise(E.BitOr, np.bitwise_or, INTS)
+def bitwise_or(op: OpCall, x: T, y: T | int) -> T:
     """The bits that either has."""
-    return emit("bitwise_or", (x, y))
+    return op.emit(x, y)
 
 
-def bitwise_xor(x: T, y: T | int) -> T:
+@elementwise(E.BitXor, np.bitwise_xor, INTS)
+def bitwise_xor(op: OpCall, x: T, y: T | int) -> T:
     """The bits that one of them has."""
-    return emit("bitwise_xor", (x, y))
+    return op.emit(x, y)
 
 
-def bitwise_not(x: T) -> T:
+@elementwise(E.BitNot, np.bitwise_not, INTS)
+def bitwise_not(op: OpCall, x: T) -> T:
     """All bits turned."""
-    return emit("bitwise_not", (x,))
+    return op.emit(x)
 
 
-def shift_left(x: T, y: T | int) -> T:
+@elementwise(E.Shl, _np_shift(np.left_shift), INTS)
+def shift_left(op: OpCall, x: T, y: T | int) -> T:
     """`x << y`."""
-    return emit("shift_left", (x, y))
+    return op.emit(x, y)
 
 
-def shift_right(x: T, y: T | int) -> T:
+@elementwise(E.Shr, _np_shift(np.right_shift), INTS)
+def shift_right(op: OpCall, x: T, y: T | int) -> T:
     """`x >> y`; of signed integers the sign stays."""
-    return emit("shift_right", (x, y))
+    return op.emit(x, y)

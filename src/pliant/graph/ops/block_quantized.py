@@ -20,7 +20,7 @@ Parts are small because few elements are much larger than the others, and spoil 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from ...support.errors import Error
 from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, Body, OpCall, P, R, composite, operand, operator
 from ..stage import Indices, Read, Stage
 from .shape import concat, reshape
 
@@ -211,11 +211,14 @@ def _codes_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
     return [whole.reshape(-1, PACK, codes.shape[1] // 4, 4).transpose(0, 2, 1, 3)]
 
 
-register(OpDef("block_codes", _deduce_codes, _codes_reference, _codes_stages, (1, 1), FormatAttrs))
+@operator(deduce=_deduce_codes, reference=_codes_reference, stages=_codes_stages, attrs=FormatAttrs)
+def block_codes(op: OpCall, raw: Any, format: str) -> Any:
+    """The codes of weights, packed for `block_matmul`."""
+    return op.emit(raw, attrs=FormatAttrs(format))
 
 
-def _register_factors(name: str, part: str) -> None:
-    """The operator that takes the scales, or the minimums, out of blocks."""
+def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares an operator that takes the scales, or the minimums, out of blocks."""
 
     def deduce(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
         rows, length, format = _raw(d, attrs.format)
@@ -258,11 +261,19 @@ def _register_factors(name: str, part: str) -> None:
         lanes = np.ascontiguousarray(whole.reshape(-1, PACK, whole.shape[1]).transpose(0, 2, 1))
         return [lanes.view(np.uint8)]
 
-    register(OpDef(name, deduce, reference, stages, (1, 1), FormatAttrs))
+    return operator(deduce=deduce, reference=reference, stages=stages, attrs=FormatAttrs)
 
 
-_register_factors("block_scales", "scale")
-_register_factors("block_minimums", "minimum")
+@_factors("scale")
+def block_scales(op: OpCall, raw: Any, format: str) -> Any:
+    """The scales of weights, packed for `block_matmul`."""
+    return op.emit(raw, attrs=FormatAttrs(format))
+
+
+@_factors("minimum")
+def block_minimums(op: OpCall, raw: Any, format: str) -> Any:
+    """The minimums of weights, packed for `block_matmul`."""
+    return op.emit(raw, attrs=FormatAttrs(format))
 
 
 # Activations, a row of groups each.
@@ -302,7 +313,10 @@ def _in_order(scale: Array, sums: Array) -> Array:
     return found
 
 
-register(OpDef("quantize_groups", _deduce_quantize, _quantize_reference, None, (1, 1), template="block_quantized.quantize"))
+@operator(deduce=_deduce_quantize, reference=_quantize_reference, template="block_quantized.quantize")
+def quantize_groups(op: OpCall, x: Any) -> Any:
+    """8-bit codes of f32[n, groups, elements], with the scale of each part of a group, and each group's sum."""
+    return op.emit(x)
 
 
 # The product.
@@ -395,7 +409,10 @@ def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Ar
     return [out]
 
 
-register(OpDef("block_matmul", _deduce_matmul, _matmul_reference, None, (4, 4), BlockMatmulAttrs, template="block_quantized.matmul"))
+@operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=BlockMatmulAttrs, arity=4, template="block_quantized.matmul")
+def block_matmul(op: OpCall, q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
+    """The product of quantized activations and packed weights."""
+    return op.emit(q, scale, sums, weights, attrs=BlockMatmulAttrs(format, rows))
 
 
 # Rows as numbers.
@@ -444,56 +461,31 @@ def _take_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
     return [rows[ids]]
 
 
-register(OpDef("block_take", _deduce_take, _take_reference, _take_stages, (2, 2), FormatAttrs))
+@operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=FormatAttrs, arity=2)
+def block_take(op: OpCall, raw: Any, ids: Any, format: str) -> Any:
+    """Rows of weights as f32."""
+    return op.emit(raw, ids, attrs=FormatAttrs(format))
 
 
-# What users call.
+# Whole products.
 
 
-def block_codes(raw: Any, format: str) -> Any:
-    """The codes of weights, packed for `block_matmul`."""
-    return emit("block_codes", (raw,), FormatAttrs(format))
-
-
-def block_scales(raw: Any, format: str) -> Any:
-    """The scales of weights, packed for `block_matmul`."""
-    return emit("block_scales", (raw,), FormatAttrs(format))
-
-
-def block_minimums(raw: Any, format: str) -> Any:
-    """The minimums of weights, packed for `block_matmul`."""
-    return emit("block_minimums", (raw,), FormatAttrs(format))
-
-
-def quantize_groups(x: Any) -> Any:
-    """8-bit codes of f32[n, groups, elements], with the scale of each part of a group, and each group's sum."""
-    return emit("quantize_groups", (x,))
-
-
-def block_weights(raw: Any, format: str) -> Any:
+@composite
+def block_weights(op: OpCall, raw: Any, format: str) -> Any:
     """Weights packed for `block_matmul`: u8[packs, groups, bytes]."""
     known = format_of(format)
     codes = block_codes(raw, format)
-    groups = operand("block_weights", raw).tensor.shape[1] * (known.length // group_of(known))
+    groups = op.operand(raw).tensor.shape[1] * (known.length // group_of(known))
     parts = [reshape(codes, (codes.tensor.shape[0], groups, group_bytes(known).codes)), block_scales(raw, format)]
     if known.minimum is not None:
         parts.append(block_minimums(raw, format))
     return concat(parts, axis=2)
 
 
-def block_matmul(q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The product of quantized activations and packed weights."""
-    return emit("block_matmul", (q, scale, sums, weights), BlockMatmulAttrs(format, rows))
-
-
-def block_take(raw: Any, ids: Any, format: str) -> Any:
-    """Rows of weights as f32."""
-    return emit("block_take", (raw, ids), FormatAttrs(format))
-
-
-def block_linear(x: Any, raw: Any, format: str) -> Any:
+@composite
+def block_linear(op: OpCall, x: Any, raw: Any, format: str) -> Any:
     """`x @ w.T` for weights of a block format, with 8-bit activations; x is f32[n, k]."""
-    a, weights, rows = linear_operands("block_linear", x, raw, format)
+    a, weights, rows = linear_operands(op.name, x, raw, format)
     (n, k), group = a.tensor.shape, group_of(format_of(format))
     q, scale, sums = quantize_groups(reshape(a, (n, k // group, group)))
     return block_matmul(reshape(q, (n, k)), scale, sums, weights, format=format, rows=rows)

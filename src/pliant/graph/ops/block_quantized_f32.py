@@ -20,7 +20,7 @@ from ...dtype import f32, i64
 from ...sym.expr import Const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, register
+from ..operators import Array, OpCall, composite, operator
 from .block_quantized import BlockMatmulAttrs, check_weights, format_of, linear_operands, unpacked
 
 
@@ -45,15 +45,14 @@ def _reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
         return [sums[0] + sums[1]]
 
 
-register(OpDef("block_matmul_exact", _deduce, _reference, None, (2, 2), BlockMatmulAttrs, template="block_quantized_f32.matmul"))
-
-
-def block_matmul_exact(x: Any, weights: Any, *, format: str, rows: int) -> Any:
+@operator(deduce=_deduce, reference=_reference, attrs=BlockMatmulAttrs, arity=2, template="block_quantized_f32.matmul")
+def block_matmul_exact(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
     """The product of floats and packed weights."""
-    return emit("block_matmul_exact", (x, weights), BlockMatmulAttrs(format, rows))
+    return op.emit(x, weights, attrs=BlockMatmulAttrs(format, rows))
 
 
-def block_linear_exact(x: Any, raw: Any, format: str) -> Any:
+@composite
+def block_linear_exact(op: OpCall, x: Any, raw: Any, format: str) -> Any:
     """`x @ w.T` for weights of a block format, which become f32 as they are read; x is f32[n, k]."""
-    a, weights, rows = linear_operands("block_linear_exact", x, raw, format)
+    a, weights, rows = linear_operands(op.name, x, raw, format)
     return block_matmul_exact(a, weights, format=format, rows=rows)

@@ -22,7 +22,7 @@ from ...support.errors import Error
 from ...sym.expr import Expr, const, wrap
 from ...sym.spec import TensorSpec
 from ..node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple
-from ..operators import active, operand
+from ..operators import OpCall, composite, operand
 
 T = TypeVar("T")
 
@@ -52,46 +52,50 @@ def _unpack(outs: tuple[Any, ...]) -> Any:
     return outs[0] if len(outs) == 1 else outs
 
 
-def call_library(symbol: str, args: Any, out: Any) -> Any:
+@composite
+def call_library(op: OpCall, symbol: str, args: Any, out: Any) -> Any:
     """The results of an external symbol called with the arguments, then memory for `out`."""
-    builder = active("call_library")
+    builder = op.builder()
     if not isinstance(symbol, str):
-        raise Error("call_library: the symbol is a text", help='for example ops.call_library("my_symbol", [x], out=Tensor[f32, n])')
-    return _unpack(builder.call_library(symbol, _arguments("call_library", args), _results(out, "call_library")))
+        raise Error(f"{op.name}: the symbol is a text", help='for example ops.call_library("my_symbol", [x], out=Tensor[f32, n])')
+    return _unpack(builder.call_library(symbol, _arguments(op.name, args), _results(out, op.name)))
 
 
-def call_host(fn: Any, args: Any, out: Any) -> Any:
+@composite
+def call_host(op: OpCall, fn: Any, args: Any, out: Any) -> Any:
     """The results of a Python function called with numpy arrays; it runs in the interpreter, at every call."""
-    builder = active("call_host")
+    builder = op.builder()
     if not callable(fn):
-        raise Error("call_host: a Python function is expected first")
-    return _unpack(builder.call_host(fn, _arguments("call_host", args), _results(out, "call_host")))
+        raise Error(f"{op.name}: a Python function is expected first")
+    return _unpack(builder.call_host(fn, _arguments(op.name, args), _results(out, op.name)))
 
 
-def call_loop(fn: Any, args: Any, dims: Any) -> Any:
+@composite
+def call_loop(op: OpCall, fn: Any, args: Any, dims: Any) -> Any:
     """The results of a loop program whose symbols have the values `dims`; scalars among the arguments may be expressions."""
-    builder = active("call_loop")
+    builder = op.builder()
     callee = getattr(fn, "callee", fn)
     if not isinstance(callee, Callee):
-        raise Error("call_loop: a loop program decorated with @kernel is expected first")
+        raise Error(f"{op.name}: a loop program decorated with @kernel is expected first")
     if not all(isinstance(a, tuple | list) for a in (args, dims)):
-        raise Error("call_loop: arguments and dims are lists", help="write ops.call_loop(kernel, [x, y], dims=[n, m])")
-    values = [a if isinstance(a, Expr | bool | int | float) else operand("call_loop", a) for a in args]
-    return _unpack(builder.call_loop(callee, values, [_scalar("call_loop", "a dim", e) for e in dims]))
+        raise Error(f"{op.name}: arguments and dims are lists", help="write ops.call_loop(kernel, [x, y], dims=[n, m])")
+    values = [a if isinstance(a, Expr | bool | int | float) else op.operand(a) for a in args]
+    return _unpack(builder.call_loop(callee, values, [_scalar(op.name, "a dim", e) for e in dims]))
 
 
-def require(condition: Any, message: str, values: Any = (), help: str = "") -> None:
+@composite
+def require(op: OpCall, condition: Any, message: str, values: Any = (), help: str = "") -> None:
     """A condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values."""
-    builder = active("require")
+    builder = op.builder()
     if not isinstance(message, str) or not isinstance(help, str) or not isinstance(values, tuple | list):
         help_ = 'write ops.require(n == m, "{0} is not {1}", [n, m])'
-        raise Error("require: a condition, a text and a list of dims are expected", help=help_)
-    shown = tuple(_scalar("require", "a value", e) for e in values)
+        raise Error(f"{op.name}: a condition, a text and a list of dims are expected", help=help_)
+    shown = tuple(_scalar(op.name, "a value", e) for e in values)
     try:
         message.format(*map(str, shown))
     except (IndexError, KeyError, ValueError, AttributeError):
-        raise Error(f"require: the message has places for other values than the {len(shown)} given", facts=[message]) from None
-    checked = wrap(condition) if isinstance(condition, bool) else _scalar("require", "the condition", condition)
+        raise Error(f"{op.name}: the message has places for other values than the {len(shown)} given", facts=[message]) from None
+    checked = wrap(condition) if isinstance(condition, bool) else _scalar(op.name, "the condition", condition)
     builder.require(checked, message, shown, help)
 
 
@@ -103,32 +107,35 @@ def _scalar(name: str, what: str, value: Any) -> Expr:
     raise Error(f"{name}: {what} is an expression over dims")
 
 
-def call_function(fn: Any, args: Any, out: Any = None) -> Any:
+@composite
+def call_function(op: OpCall, fn: Any, args: Any, out: Any = None) -> Any:
     """The results of a graph function; `out` gives names to dims that it defines inside."""
-    builder = active("call_function")
+    builder = op.builder()
     function = getattr(fn, "graph", fn)
     if not isinstance(function, Function):
-        raise Error("call_function: a function decorated with @function is expected first")
-    results = None if out is None else _results(out, "call_function")
-    return _unpack(builder.call_function(function, _arguments("call_function", args), results))
+        raise Error(f"{op.name}: a function decorated with @function is expected first")
+    results = None if out is None else _results(out, op.name)
+    return _unpack(builder.call_function(function, _arguments(op.name, args), results))
 
 
-def match_cast(x: T, annotation: Any) -> T:
+@composite
+def match_cast(op: OpCall, x: T, annotation: Any) -> T:
     """`x` under a finer annotation, checked at run time; dims that are new and stand alone are defined by it."""
-    builder = active("match_cast")
-    found: Any = builder.match_cast(operand("match_cast", x), annotation_of(annotation, "match_cast"))
+    builder = op.builder()
+    found: Any = builder.match_cast(op.operand(x), annotation_of(annotation, op.name))
     return found
 
 
-def constant(value: Any, dtype: Any = None) -> Any:
+@composite
+def constant(op: OpCall, value: Any, dtype: Any = None) -> Any:
     """A literal tensor from a number, a list or an array."""
-    builder = active("constant")
+    builder = op.builder()
     try:
         array = np.asarray(value) if dtype is None else np.asarray(value, to_dtype(dtype).numpy())
     except (TypeError, ValueError) as error:
-        raise Error(f"constant: {error}") from None
+        raise Error(f"{op.name}: {error}") from None
     if array.dtype.kind not in "biuf" and array.dtype.kind != "V":
-        raise Error("constant: numbers are expected", help="for example ops.constant([[1.0, 2.0]])")
+        raise Error(f"{op.name}: numbers are expected", help="for example ops.constant([[1.0, 2.0]])")
     if dtype is None and not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
         array = array.astype(np.float32)
     return builder.literal(array)

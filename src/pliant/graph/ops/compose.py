@@ -14,7 +14,7 @@ from ...sym.expr import Const, Eq, Expr, const, product
 from ...sym.simplify import simplify
 from ..annotation import ONE, decide
 from ..node import Tensor, Value
-from ..operators import operand, operands, tensor_of
+from ..operators import OpCall, composite, operand, tensor_of
 from .calls import match_cast
 from .reduce import normal_axes, normal_axis
 from .shape import as_dim, concat, permute, reshape
@@ -27,58 +27,63 @@ def _shape(value: Any) -> tuple[Expr, ...]:
     return tensor_of(value.annotation).shape
 
 
-def unsqueeze(x: T, axis: Any) -> T:
+@composite
+def unsqueeze(op: OpCall, x: T, axis: Any) -> T:
     """`x` with a new dim of 1 at each axis, counted in the result."""
-    value = operand("unsqueeze", x)
+    value = op.operand(x)
     given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = [normal_axis("unsqueeze", value, a, extra=len(given)) for a in given]
+    axes = [normal_axis(op.name, value, a, extra=len(given)) for a in given]
     if len(set(axes)) != len(axes):
-        raise ShapeError("unsqueeze: an axis is given twice", facts=[f"axis is {axis}"])
+        raise ShapeError(f"{op.name}: an axis is given twice", facts=[f"axis is {axis}"])
     old = iter(_shape(value))
     new = [ONE if k in axes else next(old) for k in range(len(_shape(value)) + len(axes))]
     return reshape(value, new)  # type: ignore[return-value]
 
 
-def squeeze(x: T, axis: Any = None) -> T:
+@composite
+def squeeze(op: OpCall, x: T, axis: Any = None) -> T:
     """`x` without the dims of 1 at the axes; without an axis, all that are known to be 1."""
-    value = operand("squeeze", x)
+    value = op.operand(x)
     shape = _shape(value)
-    axes = tuple(k for k, n in enumerate(shape) if n is ONE) if axis is None else normal_axes("squeeze", value, axis)
+    axes = tuple(k for k, n in enumerate(shape) if n is ONE) if axis is None else normal_axes(op.name, value, axis)
     for a in axes:
         if isinstance(shape[a], Const) and shape[a] is not ONE:
-            raise ShapeError(f"squeeze: dim {a} is {shape[a]}, not 1", facts=[f"`{value.name}` is {value.annotation}"])
+            raise ShapeError(f"{op.name}: dim {a} is {shape[a]}, not 1", facts=[f"`{value.name}` is {value.annotation}"])
     return reshape(value, [n for k, n in enumerate(shape) if k not in axes])  # type: ignore[return-value]
 
 
-def flatten(x: T, start: int = 0, end: int = -1) -> T:
+@composite
+def flatten(op: OpCall, x: T, start: int = 0, end: int = -1) -> T:
     """The axes from `start` to `end` as one."""
-    value = operand("flatten", x)
+    value = op.operand(x)
     shape = _shape(value)
     if not shape:
         return reshape(value, (1,))  # type: ignore[return-value]
-    first, last = normal_axis("flatten", value, start), normal_axis("flatten", value, end)
+    first, last = normal_axis(op.name, value, start), normal_axis(op.name, value, end)
     if last < first:
-        raise ShapeError(f"flatten: axis {end} comes before axis {start}", facts=[f"`{value.name}` is {value.annotation}"])
+        raise ShapeError(f"{op.name}: axis {end} comes before axis {start}", facts=[f"`{value.name}` is {value.annotation}"])
     middle = simplify(product(shape[first : last + 1]))
     return reshape(value, (*shape[:first], middle, *shape[last + 1 :]))  # type: ignore[return-value]
 
 
-def stack(xs: Sequence[T], axis: int = 0) -> T:
+@composite
+def stack(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
     """Several tensors of one shape along a new axis."""
     if not isinstance(xs, tuple | list) or not xs:
         raise ShapeError("stack takes a list of tensors", help="for example ops.stack([a, b], axis=0)")
-    values = operands("stack", xs)
-    at = normal_axis("stack", values[0], axis, extra=1)
+    values = op.operands(xs)
+    at = normal_axis(op.name, values[0], axis, extra=1)
     return concat([unsqueeze(v, at) for v in values], at)  # type: ignore[return-value]
 
 
-def split(x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
+@composite
+def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
     """`x` in equal parts along `axis`, or in parts of the sizes that are listed."""
-    value = operand("split", x)
-    at = normal_axis("split", value, axis)
+    value = op.operand(x)
+    at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
     if isinstance(parts, tuple | list):
-        sizes = [as_dim("split", s) for s in parts]
+        sizes = [as_dim(op.name, s) for s in parts]
     else:
         sizes = [_equal_part(value, n, parts)] * int(parts)
     starts: list[Expr] = [const(0)]
@@ -86,7 +91,7 @@ def split(x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
         starts.append(simplify(starts[-1] + s))
     if isinstance(n, Const) and isinstance(starts[-1], Const) and n.value != starts[-1].value:
         raise ShapeError(
-            f"split: sizes of {starts[-1]} in all for the {n} elements of axis {at}", facts=[f"`{value.name}` is {value.annotation}"]
+            f"{op.name}: sizes of {starts[-1]} in all for the {n} elements of axis {at}", facts=[f"`{value.name}` is {value.annotation}"]
         )
     found = [cut(value, at, a, b) for a, b in pairwise(starts[:-1])]
     return (*found, _last_part(value, at, starts[-2], starts[-1])) if sizes else ()
@@ -110,10 +115,11 @@ def _equal_part(value: Value, n: Expr, parts: Any) -> Expr:
     return simplify(n // parts)
 
 
-def chunk(x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
+@composite
+def chunk(op: OpCall, x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
     """`x` in so many parts of ceil(n / parts) elements along `axis`, the last of which may be smaller, or be missing, as in torch."""
-    value = operand("chunk", x)
-    at = normal_axis("chunk", value, axis)
+    value = op.operand(x)
+    at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
     if not isinstance(n, Const):
         return split(value, parts, at)
@@ -122,13 +128,14 @@ def chunk(x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
     return split(value, [min(size, n.value - k * size) for k in range(count)], at)
 
 
-def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
+@composite
+def unbind(op: OpCall, x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The parts of `x` at each place along `axis`, whose extent is a number, without that axis."""
-    value = operand("unbind", x)
-    at = normal_axis("unbind", value, axis)
+    value = op.operand(x)
+    at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
     if not isinstance(n, Const):
-        raise ShapeError(f"unbind: axis {at} has {n} elements, a number is needed", facts=[f"`{value.name}` is {value.annotation}"])
+        raise ShapeError(f"{op.name}: axis {at} has {n} elements, a number is needed", facts=[f"`{value.name}` is {value.annotation}"])
     return tuple(squeeze(cut(value, at, k, k + 1), at) for k in range(n.value))
 
 
@@ -141,32 +148,35 @@ def _image(name: str, x: Any, block: Any) -> tuple[Value, int]:
     return value, block
 
 
-def depth_to_space(x: T, block: int, mode: str = "DCR") -> T:
+@composite
+def depth_to_space(op: OpCall, x: T, block: int, mode: str = "DCR") -> T:
     """Channels in blocks of `block` by `block` become height and width; "CRD": channels first, as in `pixel_shuffle`."""
-    value, b = _image("depth_to_space", x, block)
+    value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
-    _divisible("depth_to_space", value, c, b * b, "channels")
+    _divisible(op.name, value, c, b * b, "channels")
     depth = simplify(c // (b * b))
     if mode == "DCR":
         moved = permute(reshape(value, (n, b, b, depth, h, w)), (0, 3, 4, 1, 5, 2))
     elif mode == "CRD":
         moved = permute(reshape(value, (n, depth, b, b, h, w)), (0, 1, 4, 2, 5, 3))
     else:
-        raise ShapeError(f'depth_to_space has no mode "{mode}"', help='mode is "DCR" or "CRD"')
+        raise ShapeError(f'{op.name} has no mode "{mode}"', help='mode is "DCR" or "CRD"')
     return reshape(moved, (n, depth, simplify(h * b), simplify(w * b)))  # type: ignore[return-value]
 
 
-def pixel_shuffle(x: T, block: int) -> T:
+@composite
+def pixel_shuffle(op: OpCall, x: T, block: int) -> T:
     """Channels (c, block, block) become height and width, as in torch."""
     return depth_to_space(x, block, "CRD")
 
 
-def space_to_depth(x: T, block: int) -> T:
+@composite
+def space_to_depth(op: OpCall, x: T, block: int) -> T:
     """Blocks of height and width become channels: (n, c, h, w) to (n, block * block * c, h / block, w / block)."""
-    value, b = _image("space_to_depth", x, block)
+    value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
-    _divisible("space_to_depth", value, h, b, "rows")
-    _divisible("space_to_depth", value, w, b, "columns")
+    _divisible(op.name, value, h, b, "rows")
+    _divisible(op.name, value, w, b, "columns")
     rows, columns = simplify(h // b), simplify(w // b)
     moved = permute(reshape(value, (n, c, rows, b, columns, b)), (0, 3, 5, 1, 2, 4))
     return reshape(moved, (n, simplify(c * (b * b)), rows, columns))  # type: ignore[return-value]

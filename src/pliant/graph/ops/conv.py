@@ -23,7 +23,7 @@ from ...sym.expr import Add, Cast, Const, Eq, Expr, FloorMod, Le, Lt, Mul, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, operand, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator
 from .window import (
@@ -178,7 +178,18 @@ def _conv_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return _finished(np.concatenate(parts, axis=1), args)
 
 
-register(OpDef("conv", _deduce_conv, _conv_reference, _conv_stages, (2, 3), ConvAttrs))
+@operator(deduce=_deduce_conv, reference=_conv_reference, stages=_conv_stages, attrs=ConvAttrs, arity=(2, 3))
+def conv(op: OpCall, x: T, weight: T, bias: T | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> T:
+    """The convolution (correlation) of `x` (n, c, …) with `weight` (out, c / groups, …).
+
+    `padding` is an amount, one for each spatial dim, a pair (before, after) for each, or "same" (or "same_lower") or "valid".
+    """
+    value, kernel, rank = _spatial(op.name, x, weight)
+    shape = tensor_of(kernel.annotation).shape[2:]
+    window = window_of(op.name, rank, shape, stride, 0 if isinstance(padding, str) else padding, dilation)
+    pads = _named_padding(window, tensor_of(value.annotation).shape[2:], padding) if isinstance(padding, str) else window.padding
+    args = (value, kernel) if bias is None else (value, kernel, op.operand(bias))
+    return op.emit(*args, attrs=ConvAttrs(window.stride, pads, window.dilation, groups))
 
 
 def _deduce_conv_transpose(d: Deduction, attrs: ConvTransposeAttrs) -> tuple[Annotation, ...]:
@@ -244,37 +255,15 @@ def _conv_transpose_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return _finished(np.pad(total, longer)[(slice(None), slice(None), *cut)], args)
 
 
-register(OpDef("conv_transpose", _deduce_conv_transpose, _conv_transpose_reference, _conv_transpose_stages, (2, 3), ConvTransposeAttrs))
-
-
-def _spatial(name: str, x: Any, weight: Any) -> tuple[Any, Any, int]:
-    values = operand(name, x), operand(name, weight)
-    rank = len(tensor_of(values[0].annotation).shape) - 2
-    return *values, max(rank, 1)
-
-
-def conv(x: T, weight: T, bias: T | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> T:
-    """The convolution (correlation) of `x` (n, c, …) with `weight` (out, c / groups, …).
-
-    `padding` is an amount, one for each spatial dim, a pair (before, after) for each, or "same" (or "same_lower") or "valid".
-    """
-    value, kernel, rank = _spatial("conv", x, weight)
-    shape = tensor_of(kernel.annotation).shape[2:]
-    window = window_of("conv", rank, shape, stride, 0 if isinstance(padding, str) else padding, dilation)
-    pads = _named_padding(window, tensor_of(value.annotation).shape[2:], padding) if isinstance(padding, str) else window.padding
-    args = (value, kernel) if bias is None else (value, kernel, operand("conv", bias))
-    return emit("conv", args, ConvAttrs(window.stride, pads, window.dilation, groups))
-
-
-def _named_padding(window: Window, extents: tuple[Expr, ...], padding: str) -> Pads:
-    if padding not in ("valid", "same", "same_upper", "same_lower"):
-        raise ShapeError(f'conv has no padding "{padding}"', help='padding is given in numbers, or "same", "same_lower" or "valid"')
-    if padding == "valid" or len(extents) != len(window.kernel):  # deduction says it where ranks differ
-        return window.padding
-    return same_padding(window, extents, padding == "same_lower")
-
-
+@operator(
+    deduce=_deduce_conv_transpose,
+    reference=_conv_transpose_reference,
+    stages=_conv_transpose_stages,
+    attrs=ConvTransposeAttrs,
+    arity=(2, 3),
+)
 def conv_transpose(
+    op: OpCall,
     x: T,
     weight: T,
     bias: T | None = None,
@@ -285,13 +274,26 @@ def conv_transpose(
     groups: int = 1,
 ) -> T:
     """The transposed convolution of `x` (n, c, …) with `weight` (c, out / groups, …): the gradient of `conv` by its operand."""
-    name = "conv_transpose"
-    value, kernel, rank = _spatial(name, x, weight)
+    value, kernel, rank = _spatial(op.name, x, weight)
     attrs = ConvTransposeAttrs(
-        whole_numbers(name, "stride", stride, rank),
-        pad_pairs(name, padding, rank),
-        whole_numbers(name, "output_padding", output_padding, rank, least=0),
-        whole_numbers(name, "dilation", dilation, rank),
+        whole_numbers(op.name, "stride", stride, rank),
+        pad_pairs(op.name, padding, rank),
+        whole_numbers(op.name, "output_padding", output_padding, rank, least=0),
+        whole_numbers(op.name, "dilation", dilation, rank),
         groups,
     )
-    return emit(name, (value, kernel) if bias is None else (value, kernel, operand(name, bias)), attrs)
+    return op.emit(*(value, kernel) if bias is None else (value, kernel, op.operand(bias)), attrs=attrs)
+
+
+def _spatial(name: str, x: Any, weight: Any) -> tuple[Any, Any, int]:
+    values = operand(name, x), operand(name, weight)
+    rank = len(tensor_of(values[0].annotation).shape) - 2
+    return *values, max(rank, 1)
+
+
+def _named_padding(window: Window, extents: tuple[Expr, ...], padding: str) -> Pads:
+    if padding not in ("valid", "same", "same_upper", "same_lower"):
+        raise ShapeError(f'conv has no padding "{padding}"', help='padding is given in numbers, or "same", "same_lower" or "valid"')
+    if padding == "valid" or len(extents) != len(window.kernel):  # deduction says it where ranks differ
+        return window.padding
+    return same_padding(window, extents, padding == "same_lower")

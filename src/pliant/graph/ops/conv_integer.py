@@ -22,7 +22,7 @@ from ...support.errors import ShapeError, counted
 from ...sym.expr import Const, Expr, const, product
 from ...sym.simplify import simplify
 from ..node import Value
-from ..operators import operand, tensor_of
+from ..operators import OpCall, composite, operand, tensor_of
 from .bits import bit_cast
 from .bitwise import bitwise_xor
 from .compare import cast
@@ -35,7 +35,9 @@ from .unfold import unfold
 from .window import ZERO, pad_pairs, whole_numbers
 
 
+@composite
 def conv_integer(
+    op: OpCall,
     x: Any,
     weight: Any,
     x_zero: Any = None,
@@ -46,8 +48,8 @@ def conv_integer(
     groups: int = 1,
 ) -> Any:
     """The convolution of u8 or i8 `x` (n, c, …) with `weight` (out, c / groups, …), each less its zero point, in i32."""
-    value = operand("conv_integer", x)
-    _check(value, operand("conv_integer", weight), groups)
+    value = op.operand(x)
+    _check(value, op.operand(weight), groups)
     rank = len(tensor_of(value.annotation).shape)
     last = permute(value, (0, *range(2, rank), 1))
     found = conv_integer_last(last, weight, x_zero, weight_zero, stride, padding, dilation, groups)

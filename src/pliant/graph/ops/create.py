@@ -23,7 +23,7 @@ from ...sym.semantics import cast as cast_array
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, Body, OpCall, P, R, composite, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .reduce import normal_axis
 from .shape import as_dim, full
@@ -67,7 +67,18 @@ def _arange_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.asarray(cast_array(attrs.start + np.arange(count) * attrs.step, attrs.dtype))]
 
 
-register(OpDef("arange", _deduce_arange, _arange_reference, _arange_stages, (0, 0), ArangeAttrs))
+@operator(deduce=_deduce_arange, reference=_arange_reference, stages=_arange_stages, attrs=ArangeAttrs, arity=0)
+def arange(op: OpCall, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    """start, start + step, … before `stop`; from 0 on if only one end is given. Of dims and integers i64, of floats f32, if not said."""
+    first, last = (0, start) if stop is None else (start, stop)
+    given = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
+    if any(isinstance(v, float) for v in given):
+        if not all(isinstance(v, int | float) for v in given):
+            raise Error(f"{op.name}: dims and floats cannot be mixed", help="make integers, then cast and multiply")
+        ends = [Const(float(v), f64) for v in given]
+        return op.emit(attrs=ArangeAttrs(ends[0], ends[1], ends[2], to_dtype(dtype or "f32")))
+    dims = [as_dim(op.name, v) for v in given]
+    return op.emit(attrs=ArangeAttrs(dims[0], dims[1], dims[2], to_dtype(dtype or "i64")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +113,10 @@ def _linspace_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.linspace(attrs.start, attrs.stop, attrs.count).astype(attrs.dtype.numpy())]
 
 
-register(OpDef("linspace", _deduce_linspace, _linspace_reference, _linspace_stages, (0, 0), LinspaceAttrs))
+@operator(deduce=_deduce_linspace, reference=_linspace_reference, stages=_linspace_stages, attrs=LinspaceAttrs, arity=0)
+def linspace(op: OpCall, start: float, stop: float, count: Any, dtype: Any = "f32") -> Any:
+    """`count` numbers from `start` to `stop`, both of them included."""
+    return op.emit(attrs=LinspaceAttrs(float(start), float(stop), as_dim(op.name, count), to_dtype(dtype)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +136,17 @@ def _eye_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EyeAt
     return (Stage("eye", attrs.dtype, outs[0].shape, value),)
 
 
-register(
-    OpDef(
-        "eye",
-        lambda d, attrs: (Tensor(attrs.dtype, (attrs.rows, attrs.columns)),),
-        lambda args, attrs: [np.eye(attrs.rows, attrs.columns, attrs.k).astype(attrs.dtype.numpy())],
-        _eye_stages,
-        (0, 0),
-        EyeAttrs,
-    )
+@operator(
+    deduce=lambda d, attrs: (Tensor(attrs.dtype, (attrs.rows, attrs.columns)),),
+    reference=lambda args, attrs: [np.eye(attrs.rows, attrs.columns, attrs.k).astype(attrs.dtype.numpy())],
+    stages=_eye_stages,
+    attrs=EyeAttrs,
+    arity=0,
 )
+def eye(op: OpCall, rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f32") -> Any:
+    """A matrix of zeros with ones in one diagonal: the main one, or the one `k` above it."""
+    height = as_dim(op.name, rows)
+    return op.emit(attrs=EyeAttrs(height, height if columns is None else as_dim(op.name, columns), as_dim(op.name, k), to_dtype(dtype)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,25 +163,32 @@ def _deduce_triangle(d: Deduction, attrs: DiagonalAttrs) -> tuple[Annotation, ..
     return (Tensor(x.dtype, x.shape),)
 
 
-def _triangle_stages(name: str, kept: Callable[[Expr, Expr], Expr]) -> Callable[..., tuple[Stage, ...]]:
-    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: DiagonalAttrs) -> tuple[Stage, ...]:
-        zero = Const(0, args[0].dtype)
-        return (Stage(name, args[0].dtype, outs[0].shape, lambda i, r, read: Select(kept(i[-1], i[-2] + attrs.k), read(0, *i), zero)),)
+def _triangle(keeps: Callable[[Expr, Expr], Expr], reference: Callable[..., Any]) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares an operator that keeps the elements for whose column and diagonal a condition holds, and makes the others 0."""
 
-    return stages
+    def declare(function: Body[P, R]) -> Callable[P, R]:
+        def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: DiagonalAttrs) -> tuple[Stage, ...]:
+            zero, name = Const(0, args[0].dtype), function.__name__
+            return (Stage(name, args[0].dtype, outs[0].shape, lambda i, r, read: Select(keeps(i[-1], i[-2] + attrs.k), read(0, *i), zero)),)
+
+        def numpy_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
+            return [reference(args[0], attrs.k)]
+
+        return operator(deduce=_deduce_triangle, reference=numpy_reference, stages=stages, attrs=DiagonalAttrs)(function)
+
+    return declare
 
 
-for _name, _kept, _numpy in (("tril", Le, np.tril), ("triu", lambda column, end: Le(end, column), np.triu)):
-    register(
-        OpDef(
-            _name,
-            _deduce_triangle,
-            lambda args, attrs, f=_numpy: [f(args[0], attrs.k)],  # type: ignore[misc]
-            _triangle_stages(_name, _kept),
-            (1, 1),
-            DiagonalAttrs,
-        )
-    )
+@_triangle(Le, np.tril)
+def tril(op: OpCall, x: T, k: Any = 0) -> T:
+    """The matrices of `x` with zeros above the diagonal `k`."""
+    return op.emit(x, attrs=DiagonalAttrs(as_dim(op.name, k)))
+
+
+@_triangle(lambda column, diagonal: Le(diagonal, column), np.triu)
+def triu(op: OpCall, x: T, k: Any = 0) -> T:
+    """The matrices of `x` with zeros below the diagonal `k`."""
+    return op.emit(x, attrs=DiagonalAttrs(as_dim(op.name, k)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,64 +227,31 @@ def _one_hot_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.where((index == places) | (index == places - attrs.depth), attrs.on, attrs.off)]
 
 
-register(OpDef("one_hot", _deduce_one_hot, _one_hot_reference, _one_hot_stages, (1, 1), OneHotAttrs))
-
-
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
-    """start, start + step, … before `stop`; from 0 on if only one end is given. Of dims and integers i64, of floats f32, if not said."""
-    first, last = (0, start) if stop is None else (start, stop)
-    given = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
-    if any(isinstance(v, float) for v in given):
-        if not all(isinstance(v, int | float) for v in given):
-            raise Error("arange: dims and floats cannot be mixed", help="make integers, then cast and multiply")
-        ends = [Const(float(v), f64) for v in given]
-        return emit("arange", (), ArangeAttrs(ends[0], ends[1], ends[2], to_dtype(dtype or "f32")))
-    dims = [as_dim("arange", v) for v in given]
-    return emit("arange", (), ArangeAttrs(dims[0], dims[1], dims[2], to_dtype(dtype or "i64")))
-
-
-def linspace(start: float, stop: float, count: Any, dtype: Any = "f32") -> Any:
-    """`count` numbers from `start` to `stop`, both of them included."""
-    return emit("linspace", (), LinspaceAttrs(float(start), float(stop), as_dim("linspace", count), to_dtype(dtype)))
-
-
-def eye(rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f32") -> Any:
-    """A matrix of zeros with ones in one diagonal: the main one, or the one `k` above it."""
-    height = as_dim("eye", rows)
-    return emit("eye", (), EyeAttrs(height, height if columns is None else as_dim("eye", columns), as_dim("eye", k), to_dtype(dtype)))
-
-
-def tril(x: T, k: Any = 0) -> T:
-    """The matrices of `x` with zeros above the diagonal `k`."""
-    return emit("tril", (x,), DiagonalAttrs(as_dim("tril", k)))
-
-
-def triu(x: T, k: Any = 0) -> T:
-    """The matrices of `x` with zeros below the diagonal `k`."""
-    return emit("triu", (x,), DiagonalAttrs(as_dim("triu", k)))
-
-
-def one_hot(indices: Any, depth: Any, axis: int = -1, on: Any = 1, off: Any = 0, dtype: Any = "f32") -> Any:
+@operator(deduce=_deduce_one_hot, reference=_one_hot_reference, stages=_one_hot_stages, attrs=OneHotAttrs)
+def one_hot(op: OpCall, indices: Any, depth: Any, axis: int = -1, on: Any = 1, off: Any = 0, dtype: Any = "f32") -> Any:
     """`on` where the place along a new axis is the index, else `off`; negative indices count from the end, others give no `on`."""
-    value = operand("one_hot", indices)
+    value = op.operand(indices)
     literals = [v if isinstance(v, Const) else Const(v, to_dtype(dtype)) for v in (on, off)]
-    attrs = OneHotAttrs(as_dim("one_hot", depth), normal_axis("one_hot", value, axis, extra=1), literals[0], literals[1])
-    return emit("one_hot", (value,), attrs)
+    attrs = OneHotAttrs(as_dim(op.name, depth), normal_axis(op.name, value, axis, extra=1), literals[0], literals[1])
+    return op.emit(value, attrs=attrs)
 
 
-def full_like(x: T, value: Any) -> T:
+@composite
+def full_like(op: OpCall, x: T, value: Any) -> T:
     """A tensor of the shape and dtype of `x` whose elements are all the number `value`."""
-    like = tensor_of(operand("full_like", x).annotation)
+    like = tensor_of(op.operand(x).annotation)
     if isinstance(value, float) and not like.dtype.is_float:
-        raise ShapeError(f"full_like: {value} is no value of {like.dtype}")
+        raise ShapeError(f"{op.name}: {value} is no value of {like.dtype}")
     return full(like.shape, value, like.dtype)
 
 
-def zeros(shape: Any, dtype: Any = "f32") -> Any:
+@composite
+def zeros(op: OpCall, shape: Any, dtype: Any = "f32") -> Any:
     """A tensor of zeros."""
     return full(shape, 0, dtype)
 
 
-def ones(shape: Any, dtype: Any = "f32") -> Any:
+@composite
+def ones(op: OpCall, shape: Any, dtype: Any = "f32") -> Any:
     """A tensor of ones."""
     return full(shape, 1, dtype)

@@ -22,7 +22,7 @@ from ...dtype import i8, i16, i32, u8
 from ...sym.expr import Add, Cast, Const, Expr, Mul, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .unfold import UnfoldAttrs
 from .window import padded_windows, read_inside, whole_numbers, window_of, window_sizes
@@ -72,16 +72,13 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [rows.sum(axis=tuple(range(rank + 1, 2 * rank + 1))).astype(np.int32)]
 
 
-register(OpDef("depthwise_integer", _deduce, _reference, _stages, (3, 3), UnfoldAttrs))
-
-
-def depthwise_integer(x: Any, weight: Any, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Any:
+@operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=UnfoldAttrs, arity=3)
+def depthwise_integer(op: OpCall, x: Any, weight: Any, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Any:
     """Sums over windows of `x` (n, …, c) of products with `weight` (kernel…, c) in i32; `fill` lies outside."""
-    name = "depthwise_integer"
-    value = operand(name, x)
+    value = op.operand(x)
     t = tensor_of(value.annotation)
     rank = len(t.shape) - 2
-    sizes = whole_numbers(name, "kernel", kernel, rank)
-    window = window_of(name, rank, tuple(map(const, sizes)), stride, padding, dilation)
+    sizes = whole_numbers(op.name, "kernel", kernel, rank)
+    window = window_of(op.name, rank, tuple(map(const, sizes)), stride, padding, dilation)
     attrs = UnfoldAttrs(sizes, window.stride, window.padding, window.dilation)
-    return emit(name, (value, operand(name, weight), operand(name, fill, t.dtype)), attrs)
+    return op.emit(value, op.operand(weight), op.operand(fill, t.dtype), attrs=attrs)

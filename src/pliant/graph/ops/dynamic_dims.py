@@ -24,7 +24,7 @@ from ...support.record import dataclass
 from ...sym.expr import And, Dim, Expr, Le, Var, const
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from .shape import as_dim
 
 T = TypeVar("T")
@@ -54,7 +54,14 @@ def _bind_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.asarray(value)]
 
 
-register(OpDef("bind_dim", _deduce_bind, _bind_reference, None, (1, 1), BindAttrs, defines=("dim",)))
+@operator(deduce=_deduce_bind, reference=_bind_reference, attrs=BindAttrs, defines=("dim",))
+def bind_dim(op: OpCall, value: Any, dim: Any = None, most: Any = None) -> Any:
+    """A number that was computed, as a new dim; `most` is what memory is planned for, and checked."""
+    if most is None:
+        raise ShapeError(
+            f"{op.name}: `most` is missing", help="say what the dim is at most, in terms of other dims: memory is planned for that"
+        )
+    return op.emit(op.operand(value, i64), attrs=BindAttrs(new_dim(dim), as_dim(op.name, most)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,10 @@ def _deduce_prefix(d: Deduction, attrs: PrefixAttrs) -> tuple[Annotation, ...]:
     return (Tensor(x.dtype, (attrs.extent, *x.shape[1:])),)
 
 
-register(OpDef("prefix", _deduce_prefix, lambda args, attrs: [args[0][: attrs.extent]], None, (1, 1), PrefixAttrs, view=True))
+@operator(deduce=_deduce_prefix, reference=lambda args, attrs: [args[0][: attrs.extent]], attrs=PrefixAttrs, view=True)
+def prefix(op: OpCall, x: T, extent: Any) -> T:
+    """The first `extent` elements along axis 0, in the memory of `x`."""
+    return op.emit(op.operand(x), attrs=PrefixAttrs(as_dim(op.name, extent)))
 
 
 def new_dim(wanted: Any, name: str = "u") -> Var:
@@ -83,17 +93,3 @@ def new_dim(wanted: Any, name: str = "u") -> Var:
     if isinstance(wanted, Var) and wanted.dtype is i64:
         return wanted
     raise ShapeError(f"a new dim is expected, not {wanted!r}", help=f'write {name} = dim("{name}") before the function')
-
-
-def bind_dim(value: Any, dim: Any = None, most: Any = None) -> Any:
-    """A number that was computed, as a new dim; `most` is what memory is planned for, and checked."""
-    if most is None:
-        raise ShapeError(
-            "bind_dim: `most` is missing", help="say what the dim is at most, in terms of other dims: memory is planned for that"
-        )
-    return emit("bind_dim", (operand("bind_dim", value, i64),), BindAttrs(new_dim(dim), as_dim("bind_dim", most)))
-
-
-def prefix(x: T, extent: Any) -> T:
-    """The first `extent` elements along axis 0, in the memory of `x`."""
-    return emit("prefix", (operand("prefix", x),), PrefixAttrs(as_dim("prefix", extent)))

@@ -26,7 +26,7 @@ from ...sym.expr import Cast, Const, Expr, Mul
 from ..annotation import ONE
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operands, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .elementwise import project
 from .reduce import accumulator
@@ -121,24 +121,22 @@ def _reference(args: Sequence[Array], attrs: EinsumAttrs) -> list[Array]:
     return [np.asarray(np.einsum(attrs.equation, *wide)).astype(args[0].dtype)]
 
 
-register(OpDef("einsum", _deduce, _reference, _stages, (1, 2), EinsumAttrs))
-
-
-def einsum(*xs: Any, equation: str | None = None) -> Any:
+@operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=EinsumAttrs, arity=(1, 2))
+def einsum(op: OpCall, *xs: Any, equation: str | None = None) -> Any:
     """The sum of products that the equation names, which comes first: `ops.einsum("ij,jk->ik", a, b)`."""
     if equation is None and xs:
         equation, *rest = xs
         xs = tuple(rest)
     if not isinstance(equation, str) or not xs:
         raise ShapeError("einsum takes an equation and tensors", help='for example ops.einsum("ij,jk->ik", a, b)')
-    values = operands("einsum", xs)
+    values = op.operands(xs)
     inputs, result = _checked(equation, [len(tensor_of(v.annotation).shape) for v in values])
     first, term = values[0], inputs[0]
     for k in range(1, len(values)):
         last = k == len(values) - 1
         left = result if last else _needed(term, inputs[k], [*inputs[k + 1 :], result])
-        first, term = emit("einsum", (first, values[k]), EinsumAttrs(f"{term},{inputs[k]}->{left}")), left
-    return first if len(values) > 1 else emit("einsum", (first,), EinsumAttrs(f"{term}->{result}"))
+        first, term = op.emit(first, values[k], attrs=EinsumAttrs(f"{term},{inputs[k]}->{left}")), left
+    return first if len(values) > 1 else op.emit(first, attrs=EinsumAttrs(f"{term}->{result}"))
 
 
 def _needed(a: str, b: str, later: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from ...sym.expr import Call, Cast, Const, Expr, Select, const
 from ..annotation import decide
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor
-from ..operators import Array, OpDef, emit, register
+from ..operators import Array, Body, Deduce, OpCall, P, R, Reference, composite, operator
 from ..stage import Indices, Stage
 
 T = TypeVar("T")
@@ -64,8 +64,8 @@ class Kind:
     ordered: bool = False  # no bools
 
 
-def elementwise(name: str, formula: Formula, reference: Callable[..., Any], arity: int, kind: Kind) -> None:
-    """Registers an operator that computes each element from those of its operands by a formula."""
+def elementwise(formula: Formula, reference: Callable[..., Any], kind: Kind) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares an operator without attributes that computes each element from those of its operands, which are all of its parameters."""
 
     def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
         d.same_dtype()
@@ -77,10 +77,34 @@ def elementwise(name: str, formula: Formula, reference: Callable[..., Any], arit
             result = reference(*(a.astype(np.float32) if a.dtype.itemsize == 2 and a.dtype.kind not in "iu" else a for a in args))
         return [np.asarray(result).astype(np.bool_ if kind.compares else args[0].dtype)]
 
-    def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Any) -> tuple[Stage, ...]:
-        return (stage_of(name, formula, args, outs[0]),)
+    def declare(function: Body[P, R]) -> Callable[P, R]:
+        arity = function.__code__.co_argcount - 1  # without `op`
+        made_by = pointwise(deduce=deduce, reference=numpy_reference, formula=lambda attrs: formula, arity=arity, broadcasts=True)
+        return made_by(function)
 
-    register(OpDef(name, deduce, numpy_reference, stages, (arity, arity), broadcasts=True))
+    return declare
+
+
+def pointwise(
+    *,
+    deduce: Deduce,
+    reference: Reference,
+    formula: Callable[[Any], Formula],
+    attrs: type | None = None,
+    arity: int = 1,
+    broadcasts: bool = False,
+) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares an operator of one stage, named like the operator: the formula for given attributes, applied to each element."""
+
+    def declare(function: Body[P, R]) -> Callable[P, R]:
+        name = function.__name__
+
+        def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], given: Any) -> tuple[Stage, ...]:
+            return (_stage_of(name, formula(given), args, outs[0]),)
+
+        return operator(deduce=deduce, reference=reference, stages=stages, attrs=attrs, arity=arity, broadcasts=broadcasts)(function)
+
+    return declare
 
 
 def _check_kind(d: Deduction, kind: Kind) -> None:
@@ -104,7 +128,7 @@ def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
     return Tensor(dtype, d.broadcast(*(d.tensor(k).shape for k in range(len(d.args)))))
 
 
-def stage_of(name: str, formula: Formula, args: tuple[Tensor, ...], out: Tensor) -> Stage:
+def _stage_of(name: str, formula: Formula, args: tuple[Tensor, ...], out: Tensor) -> Stage:
     """The one stage of an elementwise operator."""
     return Stage(
         name, out.dtype, out.shape, lambda i, r, read: formula(*(read(k, *project(a.shape, out.shape, i)) for k, a in enumerate(args)))
@@ -175,146 +199,138 @@ def _np_trunc_divide(a: Array, b: Array) -> Any:
 NUMBERS, FLOATS, INTS, BOOLS, COMPARES = Kind(), Kind(floats=True), Kind(ints=True), Kind(bools=True), Kind(compares=True)
 ORDERS = Kind(compares=True, ordered=True)
 
-_BINARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
-    ("add", E.Add, np.add, NUMBERS),
-    ("sub", E.Sub, np.subtract, NUMBERS),
-    ("mul", E.Mul, np.multiply, NUMBERS),
-    ("div", E.Div, np.divide, FLOATS),
-    ("floor_divide", E.FloorDiv, _by_nonzero(np.floor_divide), INTS),
-    ("trunc_divide", _trunc_divide, _by_nonzero(_np_trunc_divide), INTS),
-    ("remainder", _remainder, _by_nonzero(np.remainder), NUMBERS),
-    ("fmod", _fmod, _by_nonzero(np.fmod), NUMBERS),
-    ("minimum", E.Min, np.minimum, NUMBERS),
-    ("maximum", E.Max, np.maximum, NUMBERS),
-)
-
-_UNARY: tuple[tuple[str, Formula, Callable[..., Any], Kind], ...] = (
-    ("neg", E.Neg, np.negative, NUMBERS),
-    ("abs", called("abs"), np.abs, NUMBERS),
-    ("sign", _sign, np.sign, NUMBERS),
-    ("square", lambda x: E.Mul(x, x), np.square, NUMBERS),
-    ("sqrt", called("sqrt"), np.sqrt, FLOATS),
-    ("rsqrt", widened(_rsqrt), lambda x: 1 / np.sqrt(x), FLOATS),
-    ("reciprocal", widened(_reciprocal), lambda x: 1 / x, FLOATS),
-    *((name, called(name), getattr(np, name), FLOATS) for name in ("floor", "ceil", "trunc")),
-    ("round", called("round"), np.rint, FLOATS),
-)
-
-for _name, _formula, _reference, _kind in _BINARY:
-    elementwise(_name, _formula, _reference, 2, _kind)
-for _name, _formula, _reference, _kind in _UNARY:
-    elementwise(_name, _formula, _reference, 1, _kind)
-
 
 # The functions of `pliant.ops`. To a type checker a tensor is of the class of its dtype.
 
 
-def add(x: T, y: T | float) -> T:
+@elementwise(E.Add, np.add, NUMBERS)
+def add(op: OpCall, x: T, y: T | float) -> T:
     """`x + y`."""
-    return emit("add", (x, y))
+    return op.emit(x, y)
 
 
-def sub(x: T, y: T | float) -> T:
+@elementwise(E.Sub, np.subtract, NUMBERS)
+def sub(op: OpCall, x: T, y: T | float) -> T:
     """`x - y`."""
-    return emit("sub", (x, y))
+    return op.emit(x, y)
 
 
-def mul(x: T, y: T | float) -> T:
+@elementwise(E.Mul, np.multiply, NUMBERS)
+def mul(op: OpCall, x: T, y: T | float) -> T:
     """`x * y`."""
-    return emit("mul", (x, y))
+    return op.emit(x, y)
 
 
-def div(x: T, y: T | float) -> T:
+@elementwise(E.Div, np.divide, FLOATS)
+def div(op: OpCall, x: T, y: T | float) -> T:
     """`x / y` of floats."""
-    return emit("div", (x, y))
+    return op.emit(x, y)
 
 
-def floor_divide(x: T, y: T | float) -> T:
+@elementwise(E.FloorDiv, _by_nonzero(np.floor_divide), INTS)
+def floor_divide(op: OpCall, x: T, y: T | float) -> T:
     """`x // y` of integers, rounded towards minus infinity; by zero it is 0."""
-    return emit("floor_divide", (x, y))
+    return op.emit(x, y)
 
 
-def trunc_divide(x: T, y: T | float) -> T:
+@elementwise(_trunc_divide, _by_nonzero(_np_trunc_divide), INTS)
+def trunc_divide(op: OpCall, x: T, y: T | float) -> T:
     """The quotient of integers, rounded towards zero; by zero it is 0."""
-    return emit("trunc_divide", (x, y))
+    return op.emit(x, y)
 
 
-def remainder(x: T, y: T | float) -> T:
+@elementwise(_remainder, _by_nonzero(np.remainder), NUMBERS)
+def remainder(op: OpCall, x: T, y: T | float) -> T:
     """`x % y`, with the sign of `y`; of integers by zero it is 0."""
-    return emit("remainder", (x, y))
+    return op.emit(x, y)
 
 
-def minimum(x: T, y: T | float) -> T:
+@elementwise(E.Min, np.minimum, NUMBERS)
+def minimum(op: OpCall, x: T, y: T | float) -> T:
     """The smaller of two elements; NaN if either is NaN."""
-    return emit("minimum", (x, y))
+    return op.emit(x, y)
 
 
-def maximum(x: T, y: T | float) -> T:
+@elementwise(E.Max, np.maximum, NUMBERS)
+def maximum(op: OpCall, x: T, y: T | float) -> T:
     """The larger of two elements; NaN if either is NaN."""
-    return emit("maximum", (x, y))
+    return op.emit(x, y)
 
 
-def fmod(x: T, y: T | float) -> T:
+@elementwise(_fmod, _by_nonzero(np.fmod), NUMBERS)
+def fmod(op: OpCall, x: T, y: T | float) -> T:
     """The remainder with the sign of `x`, exact; of integers by zero it is 0."""
-    return emit("fmod", (x, y))
+    return op.emit(x, y)
 
 
-def neg(x: T) -> T:
+@elementwise(E.Neg, np.negative, NUMBERS)
+def neg(op: OpCall, x: T) -> T:
     """`-x`."""
-    return emit("neg", (x,))
+    return op.emit(x)
 
 
-def abs(x: T) -> T:
+@elementwise(called("abs"), np.abs, NUMBERS)
+def abs(op: OpCall, x: T) -> T:
     """The absolute value."""
-    return emit("abs", (x,))
+    return op.emit(x)
 
 
-def sqrt(x: T) -> T:
+@elementwise(called("sqrt"), np.sqrt, FLOATS)
+def sqrt(op: OpCall, x: T) -> T:
     """The square root."""
-    return emit("sqrt", (x,))
+    return op.emit(x)
 
 
-def rsqrt(x: T) -> T:
+@elementwise(widened(_rsqrt), lambda x: 1 / np.sqrt(x), FLOATS)
+def rsqrt(op: OpCall, x: T) -> T:
     """1 over the square root."""
-    return emit("rsqrt", (x,))
+    return op.emit(x)
 
 
-def floor(x: T) -> T:
+@elementwise(called("floor"), np.floor, FLOATS)
+def floor(op: OpCall, x: T) -> T:
     """The nearest whole number that is not larger."""
-    return emit("floor", (x,))
+    return op.emit(x)
 
 
-def ceil(x: T) -> T:
+@elementwise(called("ceil"), np.ceil, FLOATS)
+def ceil(op: OpCall, x: T) -> T:
     """The nearest whole number that is not smaller."""
-    return emit("ceil", (x,))
+    return op.emit(x)
 
 
-def round(x: T) -> T:
+@elementwise(called("round"), np.rint, FLOATS)
+def round(op: OpCall, x: T) -> T:
     """The nearest whole number, halves to even."""
-    return emit("round", (x,))
+    return op.emit(x)
 
 
-def trunc(x: T) -> T:
+@elementwise(called("trunc"), np.trunc, FLOATS)
+def trunc(op: OpCall, x: T) -> T:
     """The whole part."""
-    return emit("trunc", (x,))
+    return op.emit(x)
 
 
-def reciprocal(x: T) -> T:
+@elementwise(widened(_reciprocal), lambda x: 1 / x, FLOATS)
+def reciprocal(op: OpCall, x: T) -> T:
     """1 over `x`."""
-    return emit("reciprocal", (x,))
+    return op.emit(x)
 
 
-def square(x: T) -> T:
+@elementwise(lambda x: E.Mul(x, x), np.square, NUMBERS)
+def square(op: OpCall, x: T) -> T:
     """`x * x`."""
-    return emit("square", (x,))
+    return op.emit(x)
 
 
-def sign(x: T) -> T:
+@elementwise(_sign, np.sign, NUMBERS)
+def sign(op: OpCall, x: T) -> T:
     """-1, 0 or 1; zeros keep their sign, NaN stays."""
-    return emit("sign", (x,))
+    return op.emit(x)
 
 
-def clip(x: T, min: T | float | None = None, max: T | float | None = None) -> T:
+@composite
+def clip(op: OpCall, x: T, min: T | float | None = None, max: T | float | None = None) -> T:
     """`x` moved into min..max, each of which may be left out; NaN stays."""
     found: Any = x
     if min is not None:

@@ -26,7 +26,7 @@ from ...support.errors import Error
 from ...sym.expr import And, Bitcast, Cast, Const, Expr, Lt, Select, Shl
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, composite, operator
 from ..stage import Indices, Read, Stage
 
 PACK = 64  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
@@ -95,7 +95,10 @@ def _weights_reference(args: Sequence[Array], attrs: None) -> list[Array]:
     return [np.ascontiguousarray(whole.reshape(-1, PACK, k).transpose(0, 2, 1))]
 
 
-register(OpDef("half_weights", _deduce_weights, _weights_reference, _weights_stages, (1, 1)))
+@operator(deduce=_deduce_weights, reference=_weights_reference, stages=_weights_stages)
+def half_weights(op: OpCall, bits: Any) -> Any:
+    """Weights packed for `half_matmul`: u16[packs, k, 64]."""
+    return op.emit(bits)
 
 
 def _deduce_matmul(d: Deduction, attrs: HalfMatmulAttrs) -> tuple[Annotation, ...]:
@@ -119,7 +122,10 @@ def _matmul_reference(args: Sequence[Array], attrs: HalfMatmulAttrs) -> list[Arr
     return [out]
 
 
-register(OpDef("half_matmul", _deduce_matmul, _matmul_reference, None, (2, 2), HalfMatmulAttrs, template="half_weights.matmul"))
+@operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=HalfMatmulAttrs, arity=2, template="half_weights.matmul")
+def half_matmul(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
+    """The product of activations and packed weights of 16 bits."""
+    return op.emit(x, weights, attrs=HalfMatmulAttrs(_known(format), rows))
 
 
 def _deduce_take(d: Deduction, attrs: HalfAttrs) -> tuple[Annotation, ...]:
@@ -151,30 +157,19 @@ def _take_reference(args: Sequence[Array], attrs: HalfAttrs) -> list[Array]:
     return [widened(args[0][args[1]], attrs.format)]
 
 
-register(OpDef("half_take", _deduce_take, _take_reference, _take_stages, (2, 2), HalfAttrs))
-
-
-def half_weights(bits: Any) -> Any:
-    """Weights packed for `half_matmul`: u16[packs, k, 64]."""
-    return emit("half_weights", (bits,))
-
-
-def half_matmul(x: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The product of activations and packed weights of 16 bits."""
-    return emit("half_matmul", (x, weights), HalfMatmulAttrs(_known(format), rows))
-
-
-def half_take(bits: Any, ids: Any, format: str) -> Any:
+@operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=HalfAttrs, arity=2)
+def half_take(op: OpCall, bits: Any, ids: Any, format: str) -> Any:
     """Rows of weights of 16 bits as f32."""
-    return emit("half_take", (bits, ids), HalfAttrs(_known(format)))
+    return op.emit(bits, ids, attrs=HalfAttrs(_known(format)))
 
 
-def half_linear(x: Any, bits: Any, format: str) -> Any:
+@composite
+def half_linear(op: OpCall, x: Any, bits: Any, format: str) -> Any:
     """`x @ w.T` for weights of 16 bits, F16 or BF16, given as u16[rows, k]; x is f32[n, k]."""
-    value = operand("half_linear", bits)
+    value = op.operand(bits)
     rows = value.tensor.shape[0]
     if not isinstance(rows, Const):
         raise Error(
-            f"half_linear: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals"
+            f"{op.name}: the number of rows of `{value.name}` is `{rows}`, which only a run tells", help="give the weights as literals"
         )
     return half_matmul(x, half_weights(value), format=format, rows=int(rows.value))

@@ -20,7 +20,7 @@ from ...support.record import dataclass
 from ...sym.expr import And, Const, Expr, Le, Lt, Select, all_of, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, operands, register
+from ..operators import Array, OpCall, composite, operator
 from ..stage import Indices, Read, Stage
 from .reduce import AxisAttrs, normal_axis
 from .shape import inside, take, wide_index, wrapped
@@ -92,7 +92,11 @@ def element_places(name: str, x: Array, index: Array, axis: int) -> tuple[Array,
     return tuple(along if i == axis else np.asarray(place) for i, place in enumerate(np.indices(index.shape, np.int64)))
 
 
-register(OpDef("gather", _deduce_gather, _gather_reference, _gather_stages, (2, 2), AxisAttrs))
+@operator(deduce=_deduce_gather, reference=_gather_reference, stages=_gather_stages, attrs=AxisAttrs, arity=2)
+def gather(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
+    """Elements of `x` at indices along `axis`: y[i, j] = x[indices[i, j], j] for axis 0 (GatherElements of ONNX)."""
+    value = op.operand(x)
+    return op.emit(value, op.operand(indices), attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,10 @@ def _gather_nd_reference(args: Sequence[Array], attrs: BatchAttrs) -> list[Array
     return [x[(*np.indices(points, np.int64)[:b], *places)]]
 
 
-register(OpDef("gather_nd", _deduce_gather_nd, _gather_nd_reference, _gather_nd_stages, (2, 2), BatchAttrs))
+@operator(deduce=_deduce_gather_nd, reference=_gather_nd_reference, stages=_gather_nd_stages, attrs=BatchAttrs, arity=2)
+def gather_nd(op: OpCall, x: T, indices: Any, batch_dims: int = 0) -> T:
+    """Parts of `x` at index tuples, which stand in the last dim of `indices`."""
+    return op.emit(*op.operands((x, indices)), attrs=BatchAttrs(batch_dims))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,32 +207,21 @@ def _reverse_reference(args: Sequence[Array], attrs: ReverseAttrs) -> list[Array
     return [made]
 
 
-register(OpDef("reverse_sequence", _deduce_reverse, _reverse_reference, _reverse_stages, (2, 2), ReverseAttrs))
+@operator(deduce=_deduce_reverse, reference=_reverse_reference, stages=_reverse_stages, attrs=ReverseAttrs, arity=2)
+def reverse_sequence(op: OpCall, x: T, lengths: Any, axis: int = 0, batch_axis: int = 1) -> T:
+    """`x` with the first elements of each sequence in reverse order, as many as its length says."""
+    value = op.operand(x)
+    axes = [normal_axis(op.name, value, a) for a in (axis, batch_axis)]
+    return op.emit(value, op.operand(lengths), attrs=ReverseAttrs(*axes))
 
 
-def gather(x: T, indices: Any, axis: int = 0) -> T:
-    """Elements of `x` at indices along `axis`: y[i, j] = x[indices[i, j], j] for axis 0 (GatherElements of ONNX)."""
-    value = operand("gather", x)
-    return emit("gather", (value, operand("gather", indices)), AxisAttrs(normal_axis("gather", value, axis)))
-
-
-def gather_nd(x: T, indices: Any, batch_dims: int = 0) -> T:
-    """Parts of `x` at index tuples, which stand in the last dim of `indices`."""
-    return emit("gather_nd", operands("gather_nd", (x, indices)), BatchAttrs(batch_dims))
-
-
-def index_select(x: T, indices: Any, axis: int = 0) -> T:
+@composite
+def index_select(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
     """The parts of `x` at the indices along `axis`: another name of `take`."""
     return take(x, indices, axis)
 
 
-def embedding(weight: T, indices: Any) -> T:
+@composite
+def embedding(op: OpCall, weight: T, indices: Any) -> T:
     """The rows of a table at the indices."""
     return take(weight, indices, 0)
-
-
-def reverse_sequence(x: T, lengths: Any, axis: int = 0, batch_axis: int = 1) -> T:
-    """`x` with the first elements of each sequence in reverse order, as many as its length says."""
-    value = operand("reverse_sequence", x)
-    axes = [normal_axis("reverse_sequence", value, a) for a in (axis, batch_axis)]
-    return emit("reverse_sequence", (value, operand("reverse_sequence", lengths)), ReverseAttrs(*axes))

@@ -23,7 +23,7 @@ from ...sym.expr import Add, Cast, Const, Eq, Expr, Mul
 from ..annotation import decide
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operands, register, tensor_of
+from ..operators import Array, OpCall, composite, emit, operator, tensor_of
 from ..stage import Indices, Stage
 from .elementwise import project
 from .reduce import accumulator
@@ -122,7 +122,26 @@ def _matmul_reference(args: Sequence[Array], attrs: MatmulAttrs | None) -> list[
     return [np.matmul(_wide(a), _wide(b)).astype(args[0].dtype)]
 
 
-register(OpDef("matmul", _deduce_matmul, _matmul_reference, matmul_stages, (2, 2), MatmulAttrs))
+@operator(deduce=_deduce_matmul, reference=_matmul_reference, stages=matmul_stages, attrs=MatmulAttrs, arity=2)
+def matmul(op: OpCall, x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
+    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`.
+
+    A tensor of one dim is a row on the left and a column on the right, which the result does not have.
+    """
+    a, b = op.operands((x, y))
+    attrs = MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None
+    left, right = tensor_of(a.annotation).shape, tensor_of(b.annotation).shape
+    row, column = len(left) == 1, len(right) == 1
+    if attrs is not None or not (row or column):
+        return op.emit(a, b, attrs=attrs)
+    if left and right and decide(Eq(left[-1], right[max(len(right) - 2, 0)])) is False:  # in terms of what the user gave
+        facts = [f"`{v.name}` is {v.annotation}" for v in (a, b)]
+        raise ShapeError(
+            f"{op.name}: {left[-1]} columns of `{a.name}` meet {right[max(len(right) - 2, 0)]} rows of `{b.name}`", facts=facts
+        )
+    found = op.emit(reshape(a, (1, *left)) if row else a, reshape(b, (*right, 1)) if column else b)
+    shape = tensor_of(found.annotation).shape
+    return reshape(found, shape[: len(shape) - row - column] + (shape[-1:] if row and not column else ()))
 
 
 def _deduce_linear(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
@@ -153,37 +172,17 @@ def _linear_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [(product + _wide(args[2]) if len(args) == 3 else product).astype(args[0].dtype)]
 
 
-register(OpDef("linear", _deduce_linear, _linear_reference, _linear_stages, (2, 3)))
+@operator(deduce=_deduce_linear, reference=_linear_reference, stages=_linear_stages, arity=(2, 3))
+def linear(op: OpCall, x: T, weight: T, bias: T | None = None) -> T:
+    """`x @ weight.T + bias`, the weight being (out, in)."""
+    return op.emit(*((x, weight) if bias is None else (x, weight, bias)))
 
 
-def matmul(x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`.
-
-    A tensor of one dim is a row on the left and a column on the right, which the result does not have.
-    """
-    a, b = operands("matmul", (x, y))
-    attrs = MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None
-    left, right = tensor_of(a.annotation).shape, tensor_of(b.annotation).shape
-    row, column = len(left) == 1, len(right) == 1
-    if attrs is not None or not (row or column):
-        return emit("matmul", (a, b), attrs)
-    if left and right and decide(Eq(left[-1], right[max(len(right) - 2, 0)])) is False:  # in terms of what the user gave
-        facts = [f"`{v.name}` is {v.annotation}" for v in (a, b)]
-        raise ShapeError(f"matmul: {left[-1]} columns of `{a.name}` meet {right[max(len(right) - 2, 0)]} rows of `{b.name}`", facts=facts)
-    found = emit("matmul", (reshape(a, (1, *left)) if row else a, reshape(b, (*right, 1)) if column else b))
-    shape = tensor_of(found.annotation).shape
-    return reshape(found, shape[: len(shape) - row - column] + (shape[-1:] if row and not column else ()))
-
-
-def outer(x: T, y: T) -> T:
+@composite
+def outer(op: OpCall, x: T, y: T) -> T:
     """The products of each element of `x` (n) with each of `y` (m): (n, m)."""
-    a, b = operands("outer", (x, y))
+    a, b = op.operands((x, y))
     for v in (a, b):
         if len(tensor_of(v.annotation).shape) != 1:
             raise ShapeError("outer takes two tensors of one dim", facts=[f"`{v.name}` is {v.annotation}"])
     return emit("mul", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
-
-
-def linear(x: T, weight: T, bias: T | None = None) -> T:
-    """`x @ weight.T + bias`, the weight being (out, in)."""
-    return emit("linear", (x, weight) if bias is None else (x, weight, bias))

@@ -23,7 +23,7 @@ import numpy as np
 from ...dtype import i8, i32, u8
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
-from ..operators import Array, OpDef, emit, operand, operands, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from .compare import cast
 from .elementwise import mul, sub
 from .linalg import PLAIN, matmul_stages, product_shape
@@ -43,22 +43,20 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.matmul(args[0].astype(np.int32), args[1].astype(np.int32))]
 
 
-register(OpDef("matmul_integer", _deduce, _reference, matmul_stages, (2, 2)))
-
-
-def matmul_integer(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+@operator(deduce=_deduce, reference=_reference, stages=matmul_stages, arity=2)
+def matmul_integer(op: OpCall, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """The product of u8 or i8 matrices, each less its zero point, in i32.
 
     A zero point is one number, or one for each row of `a` and each column of `b`: of one dim, or (…, m, 1) and (…, 1, n).
     """
-    x, y = operands("matmul_integer", (a, b))
-    total: Any = emit("matmul_integer", (x, y))
-    left = None if a_zero is None else _column(operand("matmul_integer", a_zero, tensor_of(x.annotation).dtype))
+    x, y = op.operands((a, b))
+    total: Any = op.emit(x, y)
+    left = None if a_zero is None else _column(op.operand(a_zero, tensor_of(x.annotation).dtype))
     if left is not None:
         total = sub(total, mul(left, sum_of(_wide(y), axis=-2, keepdims=True)))
     if b_zero is not None:
         rows = _wide(x) if left is None else sub(_wide(x), left)
-        right = _wide(operand("matmul_integer", b_zero, tensor_of(y.annotation).dtype))
+        right = _wide(op.operand(b_zero, tensor_of(y.annotation).dtype))
         total = sub(total, mul(sum_of(rows, axis=-1, keepdims=True), right))
     return total
 

@@ -21,7 +21,7 @@ from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Stage
 from .reduce import accumulator
 
@@ -79,7 +79,10 @@ def _rms_norm_reference(args: Sequence[Array], attrs: NormAttrs) -> list[Array]:
         return [(x / np.sqrt(squares + x.dtype.type(attrs.eps)) * weight).astype(args[0].dtype)]
 
 
-register(OpDef("rms_norm", _deduce_rms_norm, _rms_norm_reference, _rms_norm_stages, (2, 2), NormAttrs))
+@operator(deduce=_deduce_rms_norm, reference=_rms_norm_reference, stages=_rms_norm_stages, attrs=NormAttrs, arity=2)
+def rms_norm(op: OpCall, x: T, weight: T, eps: float = 1e-6) -> T:
+    """Rows of `x` divided by the root of their mean square (plus `eps`), times the weight."""
+    return op.emit(x, weight, attrs=NormAttrs(float(eps)))
 
 
 def _deduce_rotary(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
@@ -135,20 +138,13 @@ def _rotary_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)]
 
 
-register(OpDef("rotary_embedding", _deduce_rotary, _rotary_reference, _rotary_stages, (3, 3)))
-
-
-def rms_norm(x: T, weight: T, eps: float = 1e-6) -> T:
-    """Rows of `x` divided by the root of their mean square (plus `eps`), times the weight."""
-    return emit("rms_norm", (x, weight), NormAttrs(float(eps)))
-
-
-def rotary_embedding(x: T, positions: Any, frequencies: Any = None, base: float = 10000.0) -> T:
+@operator(deduce=_deduce_rotary, reference=_rotary_reference, stages=_rotary_stages, arity=3)
+def rotary_embedding(op: OpCall, x: T, positions: Any, frequencies: Any = None, base: float = 10000.0) -> T:
     """Pairs (j, j + d/2) of each head of `x` turned by position times frequency; without frequencies, base^(-2j/d)."""
-    value = operand("rotary_embedding", x)
+    value = op.operand(x)
     if frequencies is None:
         frequencies = rotary_frequencies(value.name, tensor_of(value.annotation), base)
-    return emit("rotary_embedding", (value, positions, frequencies))
+    return op.emit(value, positions, frequencies)
 
 
 def rotary_frequencies(name: str, x: Tensor, base: float) -> Array:

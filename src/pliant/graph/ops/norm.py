@@ -23,7 +23,7 @@ from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt,
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, composite, operand, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator, normal_axis, powered, rooted
 from .shape import as_dim
@@ -129,7 +129,12 @@ def _layer_norm_reference(args: Sequence[Array], attrs: LayerNormAttrs) -> list[
     return _affine(_standard(x, tuple(range(attrs.axis, x.ndim)), attrs.eps), args, x.shape[attrs.axis :])
 
 
-register(OpDef("layer_norm", _deduce_layer_norm, _layer_norm_reference, _layer_norm_stages, (1, 3), LayerNormAttrs))
+@operator(deduce=_deduce_layer_norm, reference=_layer_norm_reference, stages=_layer_norm_stages, attrs=LayerNormAttrs, arity=(1, 3))
+def layer_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, axis: int = -1, eps: float = 1e-5) -> T:
+    """Mean 0 and variance 1 over `axis` and all axes after it, then times the weight, plus the bias."""
+    value = op.operand(x)
+    attrs = LayerNormAttrs(normal_axis(op.name, value, axis), float(eps))
+    return op.emit(value, *_affine_args(weight, bias, op.name), attrs=attrs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,12 @@ def _group_norm_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return _affine(found, args, (-1, *[1] * (x.ndim - 2)))
 
 
-register(OpDef("group_norm", _deduce_group_norm, _group_norm_reference, _group_norm_stages, (1, 3), GroupNormAttrs))
+@operator(deduce=_deduce_group_norm, reference=_group_norm_reference, stages=_group_norm_stages, attrs=GroupNormAttrs, arity=(1, 3))
+def group_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, groups: Any = 1, eps: float = 1e-5) -> T:
+    """Mean 0 and variance 1 over each group of channels of `x` (n, c, …), then times the weight and plus the bias of each channel."""
+    value = op.operand(x)
+    attrs = GroupNormAttrs(as_dim(op.name, groups), float(eps))
+    return op.emit(value, *_affine_args(weight, bias, op.name), attrs=attrs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +241,10 @@ def _batch_norm_reference(args: Sequence[Array], attrs: EpsAttrs) -> list[Array]
         return [((x - mean) / np.sqrt(var + attrs.eps) * weight + bias).astype(args[0].dtype)]
 
 
-register(OpDef("batch_norm", _deduce_batch_norm, _batch_norm_reference, _batch_norm_stages, (5, 5), EpsAttrs))
+@operator(deduce=_deduce_batch_norm, reference=_batch_norm_reference, stages=_batch_norm_stages, attrs=EpsAttrs, arity=5)
+def batch_norm(op: OpCall, x: T, weight: T, bias: T, mean: T, var: T, eps: float = 1e-5) -> T:
+    """Each channel of `x` (n, c, …) less its mean, over the root of its variance, times the weight, plus the bias: all given."""
+    return op.emit(x, weight, bias, mean, var, attrs=EpsAttrs(float(eps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +289,13 @@ def _lp_reference(args: Sequence[Array], attrs: LpAttrs) -> list[Array]:
     return [(x / np.maximum(size, attrs.eps)).astype(args[0].dtype)]
 
 
-register(OpDef("lp_normalize", _deduce_lp, _lp_reference, _lp_stages, (1, 1), LpAttrs))
+@operator(deduce=_deduce_lp, reference=_lp_reference, stages=_lp_stages, attrs=LpAttrs)
+def lp_normalize(op: OpCall, x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
+    """`x` over its p-norm along `axis`, which counts as `eps` where it is smaller."""
+    value = op.operand(x)
+    if not isinstance(p, int) or isinstance(p, bool) or p < 1:
+        raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}")
+    return op.emit(value, attrs=LpAttrs(normal_axis(op.name, value, axis), p, float(eps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,43 +346,15 @@ def _response_reference(args: Sequence[Array], attrs: ResponseAttrs) -> list[Arr
     return [(x / (attrs.bias + attrs.alpha / attrs.size * squares) ** attrs.beta).astype(args[0].dtype)]
 
 
-register(OpDef("local_response_norm", _deduce_response, _response_reference, _response_stages, (1, 1), ResponseAttrs))
+@operator(deduce=_deduce_response, reference=_response_reference, stages=_response_stages, attrs=ResponseAttrs)
+def local_response_norm(op: OpCall, x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> T:
+    """`x` over a power of the squares of `size` neighboring channels; of an even number, one more after than before, as in ONNX."""
+    return op.emit(x, attrs=ResponseAttrs(size, float(alpha), float(beta), float(bias)))
 
 
-def layer_norm(x: T, weight: T | None = None, bias: T | None = None, axis: int = -1, eps: float = 1e-5) -> T:
-    """Mean 0 and variance 1 over `axis` and all axes after it, then times the weight, plus the bias."""
-    value = operand("layer_norm", x)
-    attrs = LayerNormAttrs(normal_axis("layer_norm", value, axis), float(eps))
-    return emit("layer_norm", (value, *_affine_args(weight, bias, "layer_norm")), attrs)
-
-
-def group_norm(x: T, weight: T | None = None, bias: T | None = None, groups: Any = 1, eps: float = 1e-5) -> T:
-    """Mean 0 and variance 1 over each group of channels of `x` (n, c, …), then times the weight and plus the bias of each channel."""
-    value = operand("group_norm", x)
-    attrs = GroupNormAttrs(as_dim("group_norm", groups), float(eps))
-    return emit("group_norm", (value, *_affine_args(weight, bias, "group_norm")), attrs)
-
-
-def instance_norm(x: T, weight: T | None = None, bias: T | None = None, eps: float = 1e-5) -> T:
+@composite
+def instance_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, eps: float = 1e-5) -> T:
     """Mean 0 and variance 1 over each channel of `x` (n, c, …) alone: as many groups as channels."""
-    value = operand("instance_norm", x)
+    value = op.operand(x)
     shape = tensor_of(value.annotation).shape
     return group_norm(value, weight, bias, shape[1] if len(shape) > 1 else 1, eps)  # type: ignore[return-value]
-
-
-def batch_norm(x: T, weight: T, bias: T, mean: T, var: T, eps: float = 1e-5) -> T:
-    """Each channel of `x` (n, c, …) less its mean, over the root of its variance, times the weight, plus the bias: all given."""
-    return emit("batch_norm", (x, weight, bias, mean, var), EpsAttrs(float(eps)))
-
-
-def lp_normalize(x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
-    """`x` over its p-norm along `axis`, which counts as `eps` where it is smaller."""
-    value = operand("lp_normalize", x)
-    if not isinstance(p, int) or isinstance(p, bool) or p < 1:
-        raise ShapeError(f"lp_normalize: p is a whole number from 1 on, not {p!r}")
-    return emit("lp_normalize", (value,), LpAttrs(normal_axis("lp_normalize", value, axis), p, float(eps)))
-
-
-def local_response_norm(x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> T:
-    """`x` over a power of the squares of `size` neighboring channels; of an even number, one more after than before, as in ONNX."""
-    return emit("local_response_norm", (x,), ResponseAttrs(size, float(alpha), float(beta), float(bias)))

@@ -22,7 +22,7 @@ from ...sym.expr import Const, Expr, Le, Lt, Max, Min
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .shape import number
 from .window import ZERO, Pads, all_of, pad_pairs, read_inside
@@ -119,19 +119,17 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [more[tuple(slice(max(-lo, 0), n + min(hi, 0)) for n, (lo, hi) in zip(more.shape, attrs.pads, strict=True))]]
 
 
-register(OpDef("pad", _deduce, _reference, _stages, (1, 1), PadAttrs))
-
-
-def pad(x: T, pads: Any, mode: str = "constant", value: Any = 0) -> T:
+@operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=PadAttrs)
+def pad(op: OpCall, x: T, pads: Any, mode: str = "constant", value: Any = 0) -> T:
     """`x` with elements added before and after each axis; `pads` has an amount or a pair for each."""
-    given = operand("pad", x)
+    given = op.operand(x)
     shape, dtype = tensor_of(given.annotation).shape, tensor_of(given.annotation).dtype
     if isinstance(value, Const):
         value = value.value
     if not isinstance(value, bool | int | float):
-        raise Error(f"pad: the value is a number, not {value!r}")
+        raise Error(f"{op.name}: the value is a number, not {value!r}")
     if isinstance(value, float) and not dtype.is_float and value != int(value):
-        raise Error(f"pad: {value} is no value of {dtype}")
-    pairs = pad_pairs("pad", list(pads) if isinstance(pads, tuple | list) else pads, len(shape))
+        raise Error(f"{op.name}: {value} is no value of {dtype}")
+    pairs = pad_pairs(op.name, list(pads) if isinstance(pads, tuple | list) else pads, len(shape))
     plain = tuple((simplify(a), simplify(b)) for a, b in pairs)
-    return emit("pad", (given,), PadAttrs(plain, mode, number("pad", value if dtype.is_float else int(value), dtype)))
+    return op.emit(given, attrs=PadAttrs(plain, mode, number(op.name, value if dtype.is_float else int(value), dtype)))

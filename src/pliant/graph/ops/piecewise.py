@@ -18,9 +18,9 @@ from ...sym import expr as E
 from ...sym.expr import Call, Const, Expr, Select
 from ..deduce import Deduction
 from ..node import Annotation
-from ..operators import Array, OpDef, emit, register
+from ..operators import Array, Body, OpCall, P, R
 from .activation import softplus_formula
-from .elementwise import NUMBERS, Formula, elementwise, result_of, stage_of, widened
+from .elementwise import NUMBERS, Formula, elementwise, pointwise, result_of, widened
 
 T = TypeVar("T")
 
@@ -63,8 +63,10 @@ class ShrinkAttrs:
     bias: float
 
 
-def _activation(name: str, attrs_type: type, formula: Callable[[Expr, Any], Expr], reference: Callable[[Array, Any], Any]) -> None:
-    """Registers an elementwise operator of floats with attributes."""
+def _activation(
+    formula: Callable[[Expr, Any], Expr], reference: Callable[[Array, Any], Any], attrs_type: type
+) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares an elementwise operator of floats with attributes."""
 
     def of(attrs: Any) -> Formula:
         return widened(lambda x: formula(x, attrs))
@@ -77,9 +79,7 @@ def _activation(name: str, attrs_type: type, formula: Callable[[Expr, Any], Expr
         with np.errstate(all="ignore"):
             return [np.asarray(reference(args[0].astype(np.float64), attrs)).astype(args[0].dtype)]
 
-    register(
-        OpDef(name, deduce, numpy_reference, lambda args, outs, attrs: (stage_of(name, of(attrs), args, outs[0]),), (1, 1), attrs_type)
-    )
+    return pointwise(deduce=deduce, reference=numpy_reference, formula=of, attrs=attrs_type)
 
 
 def _c(value: float, x: Expr) -> Const:
@@ -117,63 +117,55 @@ def _np_shrink(x: Array, attrs: ShrinkAttrs) -> Any:
     return np.where(x < -attrs.lambd, x + attrs.bias, np.where(x > attrs.lambd, x - attrs.bias, 0.0))
 
 
-_activation("leaky_relu", AlphaAttrs, lambda x, a: _below_zero(x, E.Mul(_c(a.alpha, x), x)), lambda x, a: np.where(x < 0, a.alpha * x, x))
-_activation("elu", AlphaAttrs, _elu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x), x))
-_activation(
-    "selu", SeluAttrs, lambda x, a: E.Mul(_c(a.gamma, x), _elu(x, a)), lambda x, a: a.gamma * np.where(x < 0, a.alpha * np.expm1(x), x)
-)
-_activation("celu", AlphaAttrs, _celu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x / a.alpha), x))
-_activation("softplus", BetaAttrs, _softplus, lambda x, a: np.logaddexp(x * a.beta, 0) / a.beta)
-_activation("hard_sigmoid", LinearAttrs, _hard_sigmoid, lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1))
-_activation(
-    "thresholded_relu", AlphaAttrs, lambda x, a: Select(E.Lt(_c(a.alpha, x), x), x, _c(0, x)), lambda x, a: np.where(x > a.alpha, x, 0.0)
-)
-_activation("shrink", ShrinkAttrs, _shrink, _np_shrink)
-elementwise(
-    "prelu", lambda x, slope: Select(E.Lt(x, Const(0, x.dtype)), E.Mul(slope, x), x), lambda x, s: np.where(x < 0, s * x, x), 2, NUMBERS
-)
-
-
-def leaky_relu(x: T, alpha: float = 0.01) -> T:
+@_activation(lambda x, a: _below_zero(x, E.Mul(_c(a.alpha, x), x)), lambda x, a: np.where(x < 0, a.alpha * x, x), AlphaAttrs)
+def leaky_relu(op: OpCall, x: T, alpha: float = 0.01) -> T:
     """`x`, or `alpha * x` below zero."""
-    return emit("leaky_relu", (x,), AlphaAttrs(float(alpha)))
+    return op.emit(x, attrs=AlphaAttrs(float(alpha)))
 
 
-def prelu(x: T, slope: T) -> T:
+@elementwise(lambda x, slope: Select(E.Lt(x, Const(0, x.dtype)), E.Mul(slope, x), x), lambda x, s: np.where(x < 0, s * x, x), NUMBERS)
+def prelu(op: OpCall, x: T, slope: T) -> T:
     """`x`, or `slope * x` below zero; the slope is broadcast."""
-    return emit("prelu", (x, slope))
+    return op.emit(x, slope)
 
 
-def elu(x: T, alpha: float = 1.0) -> T:
+@_activation(_elu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x), x), AlphaAttrs)
+def elu(op: OpCall, x: T, alpha: float = 1.0) -> T:
     """`x`, or `alpha * (exp(x) - 1)` below zero."""
-    return emit("elu", (x,), AlphaAttrs(float(alpha)))
+    return op.emit(x, attrs=AlphaAttrs(float(alpha)))
 
 
-def selu(x: T, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> T:
+@_activation(lambda x, a: E.Mul(_c(a.gamma, x), _elu(x, a)), lambda x, a: a.gamma * np.where(x < 0, a.alpha * np.expm1(x), x), SeluAttrs)
+def selu(op: OpCall, x: T, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> T:
     """`gamma` times the elu."""
-    return emit("selu", (x,), SeluAttrs(float(alpha), float(gamma)))
+    return op.emit(x, attrs=SeluAttrs(float(alpha), float(gamma)))
 
 
-def celu(x: T, alpha: float = 1.0) -> T:
+@_activation(_celu, lambda x, a: np.where(x < 0, a.alpha * np.expm1(x / a.alpha), x), AlphaAttrs)
+def celu(op: OpCall, x: T, alpha: float = 1.0) -> T:
     """`x`, or `alpha * (exp(x / alpha) - 1)` below zero."""
-    return emit("celu", (x,), AlphaAttrs(float(alpha)))
+    return op.emit(x, attrs=AlphaAttrs(float(alpha)))
 
 
-def softplus(x: T, beta: float = 1.0) -> T:
+@_activation(_softplus, lambda x, a: np.logaddexp(x * a.beta, 0) / a.beta, BetaAttrs)
+def softplus(op: OpCall, x: T, beta: float = 1.0) -> T:
     """`log(1 + exp(beta * x)) / beta`."""
-    return emit("softplus", (x,), BetaAttrs(float(beta)))
+    return op.emit(x, attrs=BetaAttrs(float(beta)))
 
 
-def hard_sigmoid(x: T, alpha: float = 1 / 6, beta: float = 0.5) -> T:
+@_activation(_hard_sigmoid, lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1), LinearAttrs)
+def hard_sigmoid(op: OpCall, x: T, alpha: float = 1 / 6, beta: float = 0.5) -> T:
     """`clip(alpha * x + beta, 0, 1)`; ONNX has 0.2 for alpha if nothing is said."""
-    return emit("hard_sigmoid", (x,), LinearAttrs(float(alpha), float(beta)))
+    return op.emit(x, attrs=LinearAttrs(float(alpha), float(beta)))
 
 
-def thresholded_relu(x: T, alpha: float = 1.0) -> T:
+@_activation(lambda x, a: Select(E.Lt(_c(a.alpha, x), x), x, _c(0, x)), lambda x, a: np.where(x > a.alpha, x, 0.0), AlphaAttrs)
+def thresholded_relu(op: OpCall, x: T, alpha: float = 1.0) -> T:
     """`x` above `alpha`, else 0."""
-    return emit("thresholded_relu", (x,), AlphaAttrs(float(alpha)))
+    return op.emit(x, attrs=AlphaAttrs(float(alpha)))
 
 
-def shrink(x: T, lambd: float = 0.5, bias: float = 0.0) -> T:
+@_activation(_shrink, _np_shrink, ShrinkAttrs)
+def shrink(op: OpCall, x: T, lambd: float = 0.5, bias: float = 0.0) -> T:
     """0 from -lambd to lambd; beyond, `x` moved towards 0 by the bias."""
-    return emit("shrink", (x,), ShrinkAttrs(float(lambd), float(bias)))
+    return op.emit(x, attrs=ShrinkAttrs(float(lambd), float(bias)))

@@ -24,7 +24,7 @@ from ...sym.expr import And, Cast, Const, Div, Expr, Lt, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, composite, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator, limit, powered, rooted
 from .reduce import max as max_over
@@ -178,9 +178,37 @@ def _lp_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [(np.sum(taps**attrs.p, axis=-1) ** (1 / attrs.p)).astype(args[0].dtype)]
 
 
-register(OpDef("max_pool", _deduce, _max_reference, _max_stages, (1, 1), PoolAttrs))
-register(OpDef("avg_pool", _deduce, _avg_reference, _avg_stages, (1, 1), AvgPoolAttrs))
-register(OpDef("lp_pool", _deduce, _lp_reference, _lp_stages, (1, 1), LpPoolAttrs))
+@operator(deduce=_deduce, reference=_max_reference, stages=_max_stages, attrs=PoolAttrs)
+def max_pool(op: OpCall, x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> T:
+    """The largest element of each window; `stride` is the kernel's size if not given."""
+    value, sizes, w = _given(op, x, kernel, stride, padding, dilation, ceil_mode)
+    return op.emit(value, attrs=PoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode))
+
+
+@operator(deduce=_deduce, reference=_avg_reference, stages=_avg_stages, attrs=AvgPoolAttrs)
+def avg_pool(
+    op: OpCall,
+    x: T,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> T:
+    """The mean of each window, over the elements of `x` alone or with those of the padding."""
+    value, sizes, w = _given(op, x, kernel, stride, padding, dilation, ceil_mode)
+    return op.emit(value, attrs=AvgPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, bool(count_include_pad)))
+
+
+@operator(deduce=_deduce, reference=_lp_reference, stages=_lp_stages, attrs=LpPoolAttrs)
+def lp_pool(
+    op: OpCall, x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, p: int = 2
+) -> T:
+    """The p-norm of each window."""
+    value, sizes, w = _given(op, x, kernel, stride, padding, dilation, ceil_mode)
+    power = whole_numbers(op.name, "p", p, 1)[0]
+    return op.emit(value, attrs=LpPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, power))
 
 
 # Adaptive pools: window i of o over n elements is floor(i n / o) .. ceil((i + 1) n / o).
@@ -191,12 +219,20 @@ class AdaptiveAttrs:
     output_size: tuple[Expr, ...]
 
 
-def _deduce_adaptive(d: Deduction, attrs: AdaptiveAttrs) -> tuple[Annotation, ...]:
+def _deduce_adaptive_avg(d: Deduction, attrs: AdaptiveAttrs) -> tuple[Annotation, ...]:
     x = _spatial_operand(d, len(attrs.output_size))
-    if d.what == "adaptive_avg_pool":
-        d.floats()
-    elif x.dtype is bool_:
-        raise d.error("adaptive_max_pool of bools", arg=0, help="cast them first: ops.cast(x, u8)")
+    d.floats()
+    return _adaptive_result(d, x, attrs)
+
+
+def _deduce_adaptive_max(d: Deduction, attrs: AdaptiveAttrs) -> tuple[Annotation, ...]:
+    x = _spatial_operand(d, len(attrs.output_size))
+    if x.dtype is bool_:
+        raise d.error(f"{d.what} of bools", arg=0, help="cast them first: ops.cast(x, u8)")
+    return _adaptive_result(d, x, attrs)
+
+
+def _adaptive_result(d: Deduction, x: Tensor, attrs: AdaptiveAttrs) -> tuple[Annotation, ...]:
     for k, (n, o) in enumerate(zip(x.shape[2:], attrs.output_size, strict=True)):
         d.require(Lt(ZERO, o), f"{d.what}: output size {{0}} of spatial dim {k} is not positive", (o,))
         d.require(Lt(ZERO, n), f"{d.what}: spatial dim {k} has no elements", help="every window needs one at least")
@@ -269,74 +305,56 @@ def _adaptive_reference(fn: Callable[..., Any], wide: Callable[[Array], Array]) 
 
 
 _MEAN, _MAX = _adaptive_reference(np.mean, lambda x: x.astype(np.float64)), _adaptive_reference(np.max, lambda x: x)
-register(OpDef("adaptive_avg_pool", _deduce_adaptive, _MEAN, _adaptive_avg_stages, (1, 1), AdaptiveAttrs))
-register(OpDef("adaptive_max_pool", _deduce_adaptive, _MAX, _adaptive_max_stages, (1, 1), AdaptiveAttrs))
 
 
-def _given(name: str, x: Any, kernel: Any, *window: Any) -> tuple[Value, tuple[int, ...], Window]:
-    value = operand(name, x)
+@operator(deduce=_deduce_adaptive_avg, reference=_MEAN, stages=_adaptive_avg_stages, attrs=AdaptiveAttrs)
+def adaptive_avg_pool(op: OpCall, x: T, output_size: Any) -> T:
+    """The mean of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    return _adaptive(op, x, output_size)
+
+
+@operator(deduce=_deduce_adaptive_max, reference=_MAX, stages=_adaptive_max_stages, attrs=AdaptiveAttrs)
+def adaptive_max_pool(op: OpCall, x: T, output_size: Any) -> T:
+    """The largest element of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    return _adaptive(op, x, output_size)
+
+
+def _given(op: OpCall, x: Any, kernel: Any, *window: Any) -> tuple[Value, tuple[int, ...], Window]:
+    value = op.operand(x)
     rank = max(len(tensor_of(value.annotation).shape) - 2, 1)
-    sizes = whole_numbers(name, "kernel", kernel, rank)
-    return value, sizes, window_of(name, rank, tuple(map(const, sizes)), *window)
+    sizes = whole_numbers(op.name, "kernel", kernel, rank)
+    return value, sizes, window_of(op.name, rank, tuple(map(const, sizes)), *window)
 
 
-def max_pool(x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> T:
-    """The largest element of each window; `stride` is the kernel's size if not given."""
-    value, sizes, w = _given("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
-    return emit("max_pool", (value,), PoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode))
-
-
-def avg_pool(
-    x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, count_include_pad: bool = False
-) -> T:
-    """The mean of each window, over the elements of `x` alone or with those of the padding."""
-    value, sizes, w = _given("avg_pool", x, kernel, stride, padding, dilation, ceil_mode)
-    return emit("avg_pool", (value,), AvgPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, bool(count_include_pad)))
-
-
-def lp_pool(x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, p: int = 2) -> T:
-    """The p-norm of each window."""
-    value, sizes, w = _given("lp_pool", x, kernel, stride, padding, dilation, ceil_mode)
-    power = whole_numbers("lp_pool", "p", p, 1)[0]
-    return emit("lp_pool", (value,), LpPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, power))
-
-
-def _adaptive(name: str, x: Any, output_size: Any) -> Any:
-    value = operand(name, x)
+def _adaptive(op: OpCall, x: Any, output_size: Any) -> Any:
+    value = op.operand(x)
     shape = tensor_of(value.annotation).shape[2:]
     items = output_size if isinstance(output_size, tuple | list) else (output_size,) * len(shape)
-    kept = [shape[k] if s is None and k < len(shape) else as_dim(name, s) for k, s in enumerate(items)]
-    return emit(name, (value,), AdaptiveAttrs(tuple(kept)))
+    kept = [shape[k] if s is None and k < len(shape) else as_dim(op.name, s) for k, s in enumerate(items)]
+    return op.emit(value, attrs=AdaptiveAttrs(tuple(kept)))
 
 
-def adaptive_avg_pool(x: T, output_size: Any) -> T:
-    """The mean of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
-    return _adaptive("adaptive_avg_pool", x, output_size)
-
-
-def adaptive_max_pool(x: T, output_size: Any) -> T:
-    """The largest element of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
-    return _adaptive("adaptive_max_pool", x, output_size)
-
-
-def _spatial_axes(name: str, x: Any) -> tuple[Value, tuple[int, ...]]:
-    value = operand(name, x)
+def _spatial_axes(op: OpCall, x: Any) -> tuple[Value, tuple[int, ...]]:
+    value = op.operand(x)
     return value, tuple(range(2, len(tensor_of(value.annotation).shape)))
 
 
-def global_avg_pool(x: T) -> T:
+@composite
+def global_avg_pool(op: OpCall, x: T) -> T:
     """The mean over all spatial dims, which become 1."""
-    value, axes = _spatial_axes("global_avg_pool", x)
+    value, axes = _spatial_axes(op, x)
     return mean_over(value, axes, keepdims=True)  # type: ignore[return-value]
 
 
-def global_max_pool(x: T) -> T:
+@composite
+def global_max_pool(op: OpCall, x: T) -> T:
     """The largest element over all spatial dims, which become 1."""
-    value, axes = _spatial_axes("global_max_pool", x)
+    value, axes = _spatial_axes(op, x)
     return max_over(value, axes, keepdims=True)  # type: ignore[return-value]
 
 
-def global_lp_pool(x: T, p: int = 2) -> T:
+@composite
+def global_lp_pool(op: OpCall, x: T, p: int = 2) -> T:
     """The p-norm over all spatial dims, which become 1."""
-    value, axes = _spatial_axes("global_lp_pool", x)
+    value, axes = _spatial_axes(op, x)
     return norm_over(value, axes, keepdims=True, p=p)  # type: ignore[return-value]

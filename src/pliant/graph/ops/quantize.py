@@ -26,7 +26,7 @@ from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Eq, Expr, Le, Lt, Mul, Neg, Select, Sub
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operand, operator
 from ..stage import Indices, Read, Stage
 from .reduce import normal_axis
 
@@ -158,7 +158,13 @@ def _quantize_reference(args: Sequence[Array], attrs: QuantizeAttrs) -> list[Arr
     return [found.astype(_loaded(attrs.dtype).numpy()).astype(attrs.dtype.numpy())]
 
 
-register(OpDef("quantize_linear", _deduce_quantize, _quantize_reference, _quantize_stages, (2, 3), QuantizeAttrs))
+@operator(deduce=_deduce_quantize, reference=_quantize_reference, stages=_quantize_stages, attrs=QuantizeAttrs, arity=(2, 3))
+def quantize_linear(
+    op: OpCall, x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, dtype: Any = u8, saturate: bool = True
+) -> Any:
+    """The codes of `x`: saturate(round(x / scale) + zero_point)."""
+    values = _operands(op.name, x, scale, zero_point, _loaded(to_dtype(dtype)))
+    return op.emit(*values, attrs=QuantizeAttrs(_axis(op.name, values[0], axis), block_size, to_dtype(dtype), saturate))
 
 
 def _deduce_dequantize(d: Deduction, attrs: DequantizeAttrs) -> tuple[Annotation, ...]:
@@ -185,7 +191,11 @@ def _dequantize_reference(args: Sequence[Array], attrs: DequantizeAttrs) -> list
     return [(code.astype(wide) * _spread(args[1], args[0], attrs).astype(wide)).astype(args[1].dtype)]
 
 
-register(OpDef("dequantize_linear", _deduce_dequantize, _dequantize_reference, _dequantize_stages, (2, 3), DequantizeAttrs))
+@operator(deduce=_deduce_dequantize, reference=_dequantize_reference, stages=_dequantize_stages, attrs=DequantizeAttrs, arity=(2, 3))
+def dequantize_linear(op: OpCall, x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0) -> Any:
+    """What codes stand for: (x - zero_point) * scale."""
+    values = _operands(op.name, x, scale, zero_point, None)
+    return op.emit(*values, attrs=DequantizeAttrs(_axis(op.name, values[0], axis), block_size))
 
 
 def _deduce_dynamic(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
@@ -227,26 +237,10 @@ def _dynamic_reference(args: Sequence[Array], attrs: None) -> list[Array]:
     return [codes, np.asarray(scale, np.float32), np.asarray(point)]
 
 
-register(OpDef("dynamic_quantize_linear", _deduce_dynamic, _dynamic_reference, _dynamic_stages, (1, 1)))
-
-
-def quantize_linear(
-    x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, dtype: Any = u8, saturate: bool = True
-) -> Any:
-    """The codes of `x`: saturate(round(x / scale) + zero_point)."""
-    values = _operands("quantize_linear", x, scale, zero_point, _loaded(to_dtype(dtype)))
-    return emit("quantize_linear", values, QuantizeAttrs(_axis("quantize_linear", values[0], axis), block_size, to_dtype(dtype), saturate))
-
-
-def dequantize_linear(x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0) -> Any:
-    """What codes stand for: (x - zero_point) * scale."""
-    values = _operands("dequantize_linear", x, scale, zero_point, None)
-    return emit("dequantize_linear", values, DequantizeAttrs(_axis("dequantize_linear", values[0], axis), block_size))
-
-
-def dynamic_quantize_linear(x: T) -> Any:
+@operator(deduce=_deduce_dynamic, reference=_dynamic_reference, stages=_dynamic_stages)
+def dynamic_quantize_linear(op: OpCall, x: T) -> Any:
     """The u8 codes of `x` with a scale and a zero point that fit its range, and these two."""
-    return emit("dynamic_quantize_linear", (operand("dynamic_quantize_linear", x),))
+    return op.emit(op.operand(x))
 
 
 def _operands(name: str, x: Any, scale: Any, zero_point: Any, like: DType | None) -> list[Any]:

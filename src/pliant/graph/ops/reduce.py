@@ -24,7 +24,7 @@ from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Expr, Mul, const, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor, Value
-from ..operators import Array, OpDef, Reference, emit, operand, register, tensor_of
+from ..operators import Array, Body, OpCall, P, R, Reference, operator, tensor_of
 from ..stage import Indices, Read, Stage
 
 T = TypeVar("T")
@@ -126,23 +126,8 @@ class _Rule:
     of: Literal["numbers", "floats", "bools"] = "numbers"
 
 
-_RULES: dict[str, _Rule] = {
-    "sum": _Rule("add", lambda d: Const(0, d)),
-    "mean": _Rule("add", lambda d: Const(0, d), finish=lambda total, count, attrs: Div(total, Cast(total.dtype, count)), of="floats"),
-    "prod": _Rule("mul", lambda d: Const(1, d)),
-    "max": _Rule("max", lambda d: limit(d, False)),
-    "min": _Rule("min", lambda d: limit(d, True)),
-    "all": _Rule("and", lambda d: Const(True, d), of="bools"),
-    "any": _Rule("or", lambda d: Const(False, d), of="bools"),
-    "sum_square": _Rule("add", lambda d: Const(0, d), lambda e, attrs: Mul(e, e)),
-    "norm": _Rule(
-        "add", lambda d: Const(0, d), lambda e, attrs: powered(e, attrs.p), lambda total, count, attrs: rooted(total, attrs.p), of="floats"
-    ),
-}
-
-
-def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
-    x, of = d.tensor(0), _RULES[d.what].of
+def _deduced(d: Deduction, attrs: Any, of: str) -> tuple[Annotation, ...]:
+    x = d.tensor(0)
     if of == "bools" and x.dtype is not bool_:
         raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {x.dtype}", arg=0, help="compare first, for example `x != 0`")
     if of != "bools" and x.dtype is bool_:
@@ -210,19 +195,6 @@ def _norm(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
     return np.sum(np.abs(x.astype(np.float64)) ** attrs.p, axis=axis, keepdims=keepdims) ** (1 / attrs.p)
 
 
-_REFERENCES: dict[str, Callable[..., Any]] = {
-    "sum": lambda x, axis, keepdims, attrs: np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
-    "mean": _mean,
-    "prod": lambda x, axis, keepdims, attrs: np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
-    "max": _extremum(np.max, False),
-    "min": _extremum(np.min, True),
-    "all": _of_numpy(np.all),
-    "any": _of_numpy(np.any),
-    "sum_square": lambda x, axis, keepdims, attrs: np.sum(x * x, axis=axis, keepdims=keepdims, dtype=x.dtype),
-    "norm": _norm,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class NormAttrs:
     """The axes that are reduced, whether they stay as dims of 1, and the norm's power."""
@@ -232,58 +204,83 @@ class NormAttrs:
     p: int = 2
 
 
-for _name, _rule in _RULES.items():
-    register(OpDef(_name, _deduce, _reference(_REFERENCES[_name]), _stages(_rule), (1, 1), NormAttrs if _name == "norm" else ReduceAttrs))
+def _reduction(rule: _Rule, reference: Callable[..., Any], attrs_type: type = ReduceAttrs) -> Callable[[Body[P, R]], Callable[P, R]]:
+    """Declares a reduction along axes by its rule and a function of numpy."""
+
+    def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+        return _deduced(d, attrs, rule.of)
+
+    return operator(deduce=deduce, reference=_reference(reference), stages=_stages(rule), attrs=attrs_type)
 
 
-def _reduce(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
-    value = operand(name, x)
-    return emit(name, (value,), ReduceAttrs(normal_axes(name, value, axis), bool(keepdims)))
+def _reduce(op: OpCall, x: Any, axis: Any, keepdims: bool) -> Any:
+    value = op.operand(x)
+    return op.emit(value, attrs=ReduceAttrs(normal_axes(op.name, value, axis), bool(keepdims)))
 
 
-def sum(x: T, axis: Any = None, keepdims: bool = False) -> T:
+def _zero(dtype: DType) -> Expr:
+    return Const(0, dtype)
+
+
+@_reduction(_Rule("add", _zero), lambda x, axis, keepdims, attrs: np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
+def sum(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The sum along `axis` (an integer, several, or None for all)."""
-    return _reduce("sum", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def mean(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("add", _zero, finish=lambda total, count, attrs: Div(total, Cast(total.dtype, count)), of="floats"), _mean)
+def mean(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The mean along `axis`."""
-    return _reduce("mean", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def max(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("max", lambda d: limit(d, False)), _extremum(np.max, False))
+def max(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The largest element along `axis`."""
-    return _reduce("max", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def min(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("min", lambda d: limit(d, True)), _extremum(np.min, True))
+def min(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The smallest element along `axis`."""
-    return _reduce("min", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def prod(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("mul", lambda d: Const(1, d)), lambda x, axis, keepdims, attrs: np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
+def prod(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The product along `axis`."""
-    return _reduce("prod", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def all(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("and", lambda d: Const(True, d), of="bools"), _of_numpy(np.all))
+def all(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """Whether all of the bools along `axis` are true."""
-    return _reduce("all", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def any(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(_Rule("or", lambda d: Const(False, d), of="bools"), _of_numpy(np.any))
+def any(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """Whether any of the bools along `axis` is true."""
-    return _reduce("any", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def sum_square(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@_reduction(
+    _Rule("add", _zero, lambda e, attrs: Mul(e, e)),
+    lambda x, axis, keepdims, attrs: np.sum(x * x, axis=axis, keepdims=keepdims, dtype=x.dtype),
+)
+def sum_square(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The sum of squares along `axis`."""
-    return _reduce("sum_square", x, axis, keepdims)
+    return _reduce(op, x, axis, keepdims)
 
 
-def norm(x: T, axis: Any = None, keepdims: bool = False, p: int = 2) -> T:
+@_reduction(
+    _Rule("add", _zero, lambda e, attrs: powered(e, attrs.p), lambda total, count, attrs: rooted(total, attrs.p), of="floats"),
+    _norm,
+    NormAttrs,
+)
+def norm(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, p: int = 2) -> T:
     """The p-norm along `axis`: the sum of absolute values for p = 1, the length for p = 2."""
-    value = operand("norm", x)
+    value = op.operand(x)
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
-        raise ShapeError(f"norm: p is a whole number from 1 on, not {p!r}", help="the largest absolute value is ops.max(ops.abs(x))")
-    return emit("norm", (value,), NormAttrs(normal_axes("norm", value, axis), bool(keepdims), p))
+        raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}", help="the largest absolute value is ops.max(ops.abs(x))")
+    return op.emit(value, attrs=NormAttrs(normal_axes(op.name, value, axis), bool(keepdims), p))

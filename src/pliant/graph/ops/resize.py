@@ -27,7 +27,7 @@ from ...sym.expr import Add, And, Cast, Const, Div, Expr, Le, Lt, Max, Min, Mul,
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator
 from .shape import as_dim
@@ -297,10 +297,9 @@ def _reference_row(attrs: Any, x: Fraction, n: int) -> Array:
     return row / np.sum(row) if attrs.exclude_outside else row
 
 
-register(OpDef("resize", _deduce, _reference, _stages, (1, 1), ResizeAttrs))
-
-
+@operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=ResizeAttrs)
 def resize(
+    op: OpCall,
     x: T,
     sizes: Any = None,
     scales: Any = None,
@@ -317,9 +316,9 @@ def resize(
     """
     if (sizes is None) == (scales is None):
         raise ShapeError("resize takes either sizes or scales", help="for example ops.resize(x, scales=[1, 1, 2, 2])")
-    value = operand("resize", x)
-    dims = None if sizes is None else tuple(simplify(as_dim("resize", s)) for s in sizes)
+    value = op.operand(x)
+    dims = None if sizes is None else tuple(simplify(as_dim(op.name, s)) for s in sizes)
     factors = None if scales is None else tuple(float(s.value if isinstance(s, Const) else s) for s in scales)
-    pairs = None if ratios is None else tuple((simplify(as_dim("resize", a)), simplify(as_dim("resize", b))) for a, b in ratios)
+    pairs = None if ratios is None else tuple((simplify(as_dim(op.name, a)), simplify(as_dim(op.name, b))) for a, b in ratios)
     attrs = ResizeAttrs(dims, factors, mode, coordinates, nearest, float(cubic_coeff_a), bool(exclude_outside), pairs)
-    return emit("resize", (value,), attrs)
+    return op.emit(value, attrs=attrs)

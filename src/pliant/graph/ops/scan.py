@@ -21,7 +21,7 @@ from ...dtype import bool_, i64
 from ...support.record import dataclass
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, Reference, emit, operand, register
+from ..operators import Array, OpCall, Reference, operator
 from .reduce import AxisAttrs, normal_axis
 
 T = TypeVar("T")
@@ -65,8 +65,16 @@ def _reference(ufunc: np.ufunc, identity: int) -> Reference:
     return reference
 
 
-register(OpDef("cumsum", _deduce, _reference(np.add, 0), None, (1, 1), ScanAttrs, template="scan.running"))
-register(OpDef("cumprod", _deduce, _reference(np.multiply, 1), None, (1, 1), ScanAttrs, template="scan.running"))
+@operator(deduce=_deduce, reference=_reference(np.add, 0), attrs=ScanAttrs, template="scan.running")
+def cumsum(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
+    """The sums of the elements up to each one along `axis`."""
+    return _scan(op, x, axis, exclusive, reverse)
+
+
+@operator(deduce=_deduce, reference=_reference(np.multiply, 1), attrs=ScanAttrs, template="scan.running")
+def cumprod(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
+    """The products of the elements up to each one along `axis`."""
+    return _scan(op, x, axis, exclusive, reverse)
 
 
 def _deduce_extremum(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
@@ -86,32 +94,20 @@ def _extremum_reference(better: Callable[[Array, Array], Any]) -> Reference:
     return reference
 
 
-register(OpDef("cummax", _deduce_extremum, _extremum_reference(np.greater_equal), None, (1, 1), AxisAttrs, template="scan.extremum"))
-register(OpDef("cummin", _deduce_extremum, _extremum_reference(np.less_equal), None, (1, 1), AxisAttrs, template="scan.extremum"))
-
-
-def _scan(name: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    value = operand(name, x)
-    return emit(name, (value,), ScanAttrs(normal_axis(name, value, axis), exclusive, reverse))
-
-
-def cumsum(x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The sums of the elements up to each one along `axis`."""
-    return _scan("cumsum", x, axis, exclusive, reverse)
-
-
-def cumprod(x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The products of the elements up to each one along `axis`."""
-    return _scan("cumprod", x, axis, exclusive, reverse)
-
-
-def cummax(x: T, axis: int = -1) -> Any:
+@operator(deduce=_deduce_extremum, reference=_extremum_reference(np.greater_equal), attrs=AxisAttrs, template="scan.extremum")
+def cummax(op: OpCall, x: T, axis: int = -1) -> Any:
     """The largest element up to each one along `axis`, and its index."""
-    value = operand("cummax", x)
-    return emit("cummax", (value,), AxisAttrs(normal_axis("cummax", value, axis)))
+    value = op.operand(x)
+    return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
-def cummin(x: T, axis: int = -1) -> Any:
+@operator(deduce=_deduce_extremum, reference=_extremum_reference(np.less_equal), attrs=AxisAttrs, template="scan.extremum")
+def cummin(op: OpCall, x: T, axis: int = -1) -> Any:
     """The smallest element up to each one along `axis`, and its index."""
-    value = operand("cummin", x)
-    return emit("cummin", (value,), AxisAttrs(normal_axis("cummin", value, axis)))
+    value = op.operand(x)
+    return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
+
+
+def _scan(op: OpCall, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    value = op.operand(x)
+    return op.emit(value, attrs=ScanAttrs(normal_axis(op.name, value, axis), exclusive, reverse))

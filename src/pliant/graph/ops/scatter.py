@@ -19,7 +19,7 @@ import numpy as np
 
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operands, register
+from ..operators import Array, OpCall, operator
 from .index import checked, element_places, fits, integers, tuple_length
 from .reduce import normal_axis
 
@@ -84,7 +84,11 @@ def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) ->
     return made
 
 
-register(OpDef("scatter", _deduce_scatter, _scatter_reference, None, (3, 3), ScatterAttrs, template="scatter.elements", updates=True))
+@operator(deduce=_deduce_scatter, reference=_scatter_reference, attrs=ScatterAttrs, arity=3, template="scatter.elements", updates=True)
+def scatter(op: OpCall, x: T, indices: Any, updates: Any, axis: int = 0, reduction: str = "none") -> T:
+    """`x` with updates put at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ScatterElements of ONNX)."""
+    values = op.operands((x, indices, updates))
+    return op.emit(*values, attrs=ScatterAttrs(normal_axis(op.name, values[0], axis), reduction))
 
 
 def _deduce_scatter_nd(d: Deduction, attrs: ScatterNDAttrs) -> tuple[Annotation, ...]:
@@ -106,9 +110,12 @@ def _scatter_nd_reference(args: Sequence[Array], attrs: ScatterNDAttrs) -> list[
     return [_put(x, places, updates, attrs.reduction)]
 
 
-register(
-    OpDef("scatter_nd", _deduce_scatter_nd, _scatter_nd_reference, None, (3, 3), ScatterNDAttrs, template="scatter.tuples", updates=True)
+@operator(
+    deduce=_deduce_scatter_nd, reference=_scatter_nd_reference, attrs=ScatterNDAttrs, arity=3, template="scatter.tuples", updates=True
 )
+def scatter_nd(op: OpCall, x: T, indices: Any, updates: Any, reduction: str = "none") -> T:
+    """`x` with parts updated at index tuples, which stand in the last dim of `indices`."""
+    return op.emit(*op.operands((x, indices, updates)), attrs=ScatterNDAttrs(reduction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,31 +149,14 @@ def _index_put_reference(args: Sequence[Array], attrs: IndexPutAttrs) -> list[Ar
     return [_put(x, tuple(places), np.broadcast_to(values, shape), "add" if attrs.accumulate else "none")]
 
 
-register(
-    OpDef(
-        "index_put",
-        _deduce_index_put,
-        _index_put_reference,
-        None,
-        (3, None),
-        IndexPutAttrs,
-        template="scatter.broadcast_tuples",
-        updates=True,
-    )
+@operator(
+    deduce=_deduce_index_put,
+    reference=_index_put_reference,
+    attrs=IndexPutAttrs,
+    arity=(3, None),
+    template="scatter.broadcast_tuples",
+    updates=True,
 )
-
-
-def scatter(x: T, indices: Any, updates: Any, axis: int = 0, reduction: str = "none") -> T:
-    """`x` with updates put at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ScatterElements of ONNX)."""
-    values = operands("scatter", (x, indices, updates))
-    return emit("scatter", values, ScatterAttrs(normal_axis("scatter", values[0], axis), reduction))
-
-
-def scatter_nd(x: T, indices: Any, updates: Any, reduction: str = "none") -> T:
-    """`x` with parts updated at index tuples, which stand in the last dim of `indices`."""
-    return emit("scatter_nd", operands("scatter_nd", (x, indices, updates)), ScatterNDAttrs(reduction))
-
-
-def index_put(x: T, values: Any, *indices: Any, accumulate: bool = False) -> T:
+def index_put(op: OpCall, x: T, values: Any, *indices: Any, accumulate: bool = False) -> T:
     """`x` with values put (or added) at indices into its leading dims; indices and values are broadcast."""
-    return emit("index_put", operands("index_put", (x, values, *indices)), IndexPutAttrs(accumulate))
+    return op.emit(*op.operands((x, values, *indices)), attrs=IndexPutAttrs(accumulate))

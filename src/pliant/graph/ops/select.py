@@ -1,4 +1,4 @@
-"""Results whose size depends on data: nonzero, masked_select, compress, unique, non_max_suppression.
+"""The choice `where`, and operators whose result size depends on data: nonzero, masked_select, compress, unique, non_max_suppression.
 
 The size is a new dim, `count`: give one to use it in annotations, or leave it out. Memory is planned for the most there can be.
 
@@ -20,13 +20,14 @@ import numpy as np
 from ...dtype import bool_, f32, i64
 from ...support.errors import ShapeError
 from ...support.record import dataclass
-from ...sym.expr import Expr, Min, Var, const, product
+from ...sym.expr import Expr, Min, Select, Var, const, product
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
-from .compare import logical_and, where
+from ..operators import Array, OpCall, composite, operator, tensor_of
+from .compare import logical_and
 from .dynamic_dims import new_dim
+from .elementwise import pointwise, result_of
 from .shape import as_dim, full, reshape, take
 from .slicing import slice as slice_
 from .sort import ordered, stable_order
@@ -52,19 +53,17 @@ def _elements(args: tuple[Tensor, ...], attrs: Any) -> tuple[Expr, ...]:
     return (simplify(product(args[0].shape)),)
 
 
-register(
-    OpDef(
-        "nonzero",
-        _deduce_nonzero,
-        lambda args, attrs: [np.argwhere(args[0]).astype(np.int64)],
-        None,
-        (1, 1),
-        CountAttrs,
-        template="select.nonzero",
-        defines=("count",),
-        capacity=_elements,
-    )
+@operator(
+    deduce=_deduce_nonzero,
+    reference=lambda args, attrs: [np.argwhere(args[0]).astype(np.int64)],
+    attrs=CountAttrs,
+    template="select.nonzero",
+    defines=("count",),
+    capacity=_elements,
 )
+def nonzero(op: OpCall, x: T, count: Any = None) -> Any:
+    """The indices of the elements that are not zero, in order, one tuple in each row."""
+    return op.emit(op.operand(x), attrs=CountAttrs(new_dim(count)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +101,12 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
-register(
-    OpDef(
-        "unique",
-        _deduce_unique,
-        _unique_reference,
-        None,
-        (1, 1),
-        UniqueAttrs,
-        template="select.unique",
-        defines=("count",),
-        capacity=_elements,
-    )
+@operator(
+    deduce=_deduce_unique, reference=_unique_reference, attrs=UniqueAttrs, template="select.unique", defines=("count",), capacity=_elements
 )
+def unique(op: OpCall, x: T, sorted: bool = True, count: Any = None) -> Any:
+    """The different elements of `x`; also where the first of each is, the number of its group for every element, and the groups' sizes."""
+    return op.emit(op.operand(x), attrs=UniqueAttrs(new_dim(count), sorted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,60 +171,17 @@ def _suppression_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.array(found, np.int64).reshape(-1, 3)]
 
 
-register(
-    OpDef(
-        "non_max_suppression",
-        _deduce_suppression,
-        _suppression_reference,
-        None,
-        (5, 5),
-        SuppressionAttrs,
-        template="suppression.suppress",
-        defines=("count",),
-        capacity=_suppression_capacity,
-    )
+@operator(
+    deduce=_deduce_suppression,
+    reference=_suppression_reference,
+    attrs=SuppressionAttrs,
+    arity=5,
+    template="suppression.suppress",
+    defines=("count",),
+    capacity=_suppression_capacity,
 )
-
-
-def nonzero(x: T, count: Any = None) -> Any:
-    """The indices of the elements that are not zero, in order, one tuple in each row."""
-    return emit("nonzero", (operand("nonzero", x),), CountAttrs(new_dim(count)))
-
-
-def places_where(condition: Any, count: Any = None) -> Any:
-    """The indices at which a condition holds, as a tuple with a tensor for each dim."""
-    places = nonzero(condition, count)
-    rank = len(tensor_of(operand("where", condition).annotation).shape)
-    return tuple(reshape(slice_(places, 1, k, k + 1), -1) for k in range(rank))
-
-
-def masked_select(x: T, mask: Any, count: Any = None) -> T:
-    """The elements of `x` where `mask` is true, in order; the two are broadcast."""
-    value: Any = operand("masked_select", x)
-    chosen: Any = operand("masked_select", mask)
-    if tensor_of(chosen.annotation).dtype is not bool_:
-        raise ShapeError(f"masked_select: the mask `{chosen.name}` is {tensor_of(chosen.annotation).dtype}, not bool")
-    shapes = [tensor_of(v.annotation).shape for v in (value, chosen)]
-    if shapes[0] != shapes[1]:
-        chosen = logical_and(chosen, full(shapes[0], True))
-        value = where(chosen, value, value)
-    places = reshape(nonzero(reshape(chosen, -1), count), -1)
-    return take(reshape(value, -1), places)
-
-
-def compress(x: T, condition: Any, axis: int | None = None, count: Any = None) -> T:
-    """The parts of `x` along `axis` (or elements, where none is given) at which `condition`, of one dim, is true."""
-    value: Any = operand("compress", x)
-    places = reshape(nonzero(condition, count), -1)
-    return take(value, places, axis) if axis is not None else take(reshape(value, -1), places)
-
-
-def unique(x: T, sorted: bool = True, count: Any = None) -> Any:
-    """The different elements of `x`; also where the first of each is, the number of its group for every element, and the groups' sizes."""
-    return emit("unique", (operand("unique", x),), UniqueAttrs(new_dim(count), sorted))
-
-
 def non_max_suppression(
+    op: OpCall,
     boxes: T,
     scores: Any,
     max_output: Any = 0,
@@ -246,11 +195,52 @@ def non_max_suppression(
 
     Boxes are two corners (y1, x1, y2, x2), or (x, y, width, height) around a center. At most `max_output` are kept for a class.
     """
-    name = "non_max_suppression"
-    values = [operand(name, boxes), operand(name, scores), operand(name, max_output, i64)]
-    values += [operand(name, threshold, f32) for threshold in (iou_threshold, score_threshold)]
-    limit = as_dim(name, most) if most is not None else _known(max_output, values[2], tensor_of(values[0].annotation))
-    return emit(name, values, SuppressionAttrs(new_dim(count), limit, center_point_box))
+    values = [op.operand(boxes), op.operand(scores), op.operand(max_output, i64)]
+    values += [op.operand(threshold, f32) for threshold in (iou_threshold, score_threshold)]
+    limit = as_dim(op.name, most) if most is not None else _known(max_output, values[2], tensor_of(values[0].annotation))
+    return op.emit(*values, attrs=SuppressionAttrs(new_dim(count), limit, center_point_box))
+
+
+def _deduce_where(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
+    if d.tensor(0).dtype is not bool_:
+        raise d.error(f"where: the condition `{d.args[0].name}` is {d.tensor(0).dtype}, not bool", arg=0, help="compare first: `x != 0`")
+    if d.tensor(1).dtype is not d.tensor(2).dtype:
+        raise d.error(f"where of {d.tensor(1).dtype} and {d.tensor(2).dtype}: nothing is cast implicitly", arg=2)
+    return (result_of(d, d.tensor(1).dtype, Select),)
+
+
+@pointwise(deduce=_deduce_where, reference=lambda args, attrs: [np.where(*args)], formula=lambda attrs: Select, arity=3, broadcasts=True)
+def where(op: OpCall, condition: Any, x: Any = None, y: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with a condition alone, the indices at which it holds, a tensor for each dim."""
+    if x is None and y is None:
+        places = nonzero(condition)
+        rank = len(tensor_of(op.operand(condition).annotation).shape)
+        return tuple(reshape(slice_(places, 1, k, k + 1), -1) for k in range(rank))
+    chosen = op.operands((x, y))
+    return op.emit(op.operand(condition, bool_), *chosen)
+
+
+@composite
+def masked_select(op: OpCall, x: T, mask: Any, count: Any = None) -> T:
+    """The elements of `x` where `mask` is true, in order; the two are broadcast."""
+    value: Any = op.operand(x)
+    chosen: Any = op.operand(mask)
+    if tensor_of(chosen.annotation).dtype is not bool_:
+        raise ShapeError(f"{op.name}: the mask `{chosen.name}` is {tensor_of(chosen.annotation).dtype}, not bool")
+    shapes = [tensor_of(v.annotation).shape for v in (value, chosen)]
+    if shapes[0] != shapes[1]:
+        chosen = logical_and(chosen, full(shapes[0], True))
+        value = where(chosen, value, value)
+    places = reshape(nonzero(reshape(chosen, -1), count), -1)
+    return take(reshape(value, -1), places)
+
+
+@composite
+def compress(op: OpCall, x: T, condition: Any, axis: int | None = None, count: Any = None) -> T:
+    """The parts of `x` along `axis` (or elements, where none is given) at which `condition`, of one dim, is true."""
+    value: Any = op.operand(x)
+    places = reshape(nonzero(condition, count), -1)
+    return take(value, places, axis) if axis is not None else take(reshape(value, -1), places)
 
 
 def _known(given: Any, value: Value, boxes: Tensor) -> Expr:

@@ -22,7 +22,7 @@ from ...sym.simplify import simplify
 from ..annotation import shape_text
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
-from ..operators import Array, OpDef, emit, operand, operands, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Stage
 from .reduce import AxisAttrs, normal_axis
 
@@ -96,9 +96,23 @@ def _reshape_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: S
     return (Stage("reshape", x.dtype, out.shape, lambda i, r, read: read(0, *_reshape_indices(i, out.shape, x.shape))),)
 
 
-register(
-    OpDef("reshape", _deduce_reshape, lambda args, attrs: [args[0].reshape(attrs.shape)], _reshape_stages, (1, 1), ShapeAttrs, view=True)
+@operator(
+    deduce=_deduce_reshape,
+    reference=lambda args, attrs: [args[0].reshape(attrs.shape)],
+    stages=_reshape_stages,
+    attrs=ShapeAttrs,
+    view=True,
 )
+def reshape(op: OpCall, x: T, shape: Any) -> T:
+    """The same elements in row-major order under another shape; one extent may be -1 and is then what remains."""
+    value = op.operand(x)
+    dims = [as_dim(op.name, s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
+    open_ = [k for k, s in enumerate(dims) if isinstance(s, Const) and s.value == -1]
+    if len(open_) > 1:
+        raise ShapeError(f"{op.name}: more than one extent is -1")
+    if open_:
+        dims[open_[0]] = _remaining(tensor_of(value.annotation).shape, [s for k, s in enumerate(dims) if k != open_[0]])
+    return op.emit(value, attrs=ShapeAttrs(tuple(dims)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,13 @@ def _permute_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: P
     return (Stage("permute", outs[0].dtype, outs[0].shape, lambda i, r, read: read(0, *(i[a] for a in order))),)
 
 
-register(OpDef("permute", _deduce_permute, lambda args, attrs: [np.transpose(args[0], attrs.axes)], _permute_stages, (1, 1), PermuteAttrs))
+@operator(
+    deduce=_deduce_permute, reference=lambda args, attrs: [np.transpose(args[0], attrs.axes)], stages=_permute_stages, attrs=PermuteAttrs
+)
+def permute(op: OpCall, x: T, axes: Any) -> T:
+    """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
+    value = op.operand(x)
+    return op.emit(value, attrs=PermuteAttrs(tuple(normal_axis(op.name, value, a) for a in axes)))
 
 
 def _deduce_concat(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
@@ -155,9 +175,19 @@ def _concat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Ax
     return (Stage("concat", outs[0].dtype, outs[0].shape, value),)
 
 
-register(
-    OpDef("concat", _deduce_concat, lambda args, attrs: [np.concatenate(list(args), axis=attrs.axis)], _concat_stages, (1, None), AxisAttrs)
+@operator(
+    deduce=_deduce_concat,
+    reference=lambda args, attrs: [np.concatenate(list(args), axis=attrs.axis)],
+    stages=_concat_stages,
+    attrs=AxisAttrs,
+    arity=(1, None),
 )
+def concat(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
+    """Several tensors one after the other along `axis`."""
+    if not isinstance(xs, tuple | list) or not xs:
+        raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
+    values = op.operands(xs)
+    return op.emit(*values, attrs=AxisAttrs(normal_axis(op.name, values[0], axis)))
 
 
 def _deduce_take(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
@@ -209,7 +239,11 @@ def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
     return [np.take(args[0], index, axis=attrs.axis)]
 
 
-register(OpDef("take", _deduce_take, _take_reference, _take_stages, (2, 2), AxisAttrs))
+@operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=AxisAttrs, arity=2)
+def take(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
+    """The parts of `x` at the indices along `axis`: rows of a table for axis 0."""
+    value = op.operand(x)
+    return op.emit(value, op.operand(indices), attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +254,22 @@ class FullAttrs:
     value: Expr
 
 
-register(
-    OpDef(
-        "full",
-        lambda d, attrs: (Tensor(attrs.value.dtype, attrs.shape),),
-        lambda args, attrs: [np.full(attrs.shape, attrs.value)],
-        lambda args, outs, attrs: (Stage("full", outs[0].dtype, outs[0].shape, lambda i, r, read: attrs.value),),
-        (0, 0),
-        FullAttrs,
-    )
+@operator(
+    deduce=lambda d, attrs: (Tensor(attrs.value.dtype, attrs.shape),),
+    reference=lambda args, attrs: [np.full(attrs.shape, attrs.value)],
+    stages=lambda args, outs, attrs: (Stage("full", outs[0].dtype, outs[0].shape, lambda i, r, read: attrs.value),),
+    attrs=FullAttrs,
+    arity=0,
 )
+def full(op: OpCall, shape: Any, value: Any, dtype: Any = None) -> Any:
+    """A tensor whose elements are all the number `value`."""
+    if isinstance(value, Const):
+        literal = value
+    elif isinstance(value, bool | int | float):
+        literal = number(op.name, value, to_dtype(dtype if dtype is not None else "bool" if isinstance(value, bool) else "f32"))
+    else:
+        raise Error(f"{op.name}: the value is a number, not {value!r}")
+    return op.emit(attrs=FullAttrs(tuple(as_dim(op.name, s) for s in shape), literal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,28 +279,20 @@ class ScalarAttrs:
     value: Expr
 
 
-register(
-    OpDef(
-        "scalar",
-        lambda d, attrs: (Scalar(attrs.value.dtype, attrs.value),),
-        lambda args, attrs: [np.asarray(attrs.value)],
-        lambda args, outs, attrs: (Stage("scalar", attrs.value.dtype, (), lambda i, r, read: attrs.value),),
-        (0, 0),
-        ScalarAttrs,
-    )
+@operator(
+    deduce=lambda d, attrs: (Scalar(attrs.value.dtype, attrs.value),),
+    reference=lambda args, attrs: [np.asarray(attrs.value)],
+    stages=lambda args, outs, attrs: (Stage("scalar", attrs.value.dtype, (), lambda i, r, read: attrs.value),),
+    attrs=ScalarAttrs,
+    arity=0,
 )
-
-
-def reshape(x: T, shape: Any) -> T:
-    """The same elements in row-major order under another shape; one extent may be -1 and is then what remains."""
-    value = operand("reshape", x)
-    dims = [as_dim("reshape", s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
-    open_ = [k for k, s in enumerate(dims) if isinstance(s, Const) and s.value == -1]
-    if len(open_) > 1:
-        raise ShapeError("reshape: more than one extent is -1")
-    if open_:
-        dims[open_[0]] = _remaining(tensor_of(value.annotation).shape, [s for k, s in enumerate(dims) if k != open_[0]])
-    return emit("reshape", (value,), ShapeAttrs(tuple(dims)))
+def scalar(op: OpCall, value: Any) -> Any:
+    """A host scalar from an expression over dims."""
+    if isinstance(value, bool):  # what a condition over dims was folded to, in text
+        value = Const(value, bool_)
+    if not isinstance(value, Expr):
+        raise Error(f"{op.name}: an expression over dims is expected, not {value!r}", help="numbers can be used as they are")
+    return op.emit(attrs=ScalarAttrs(value))
 
 
 def _remaining(old: tuple[Expr, ...], new: list[Expr]) -> Expr:
@@ -278,48 +310,8 @@ def _factors(e: Expr) -> list[Expr]:
     return [f for a in e.args for f in _factors(a)] if isinstance(e, Mul) else [e]
 
 
-def permute(x: T, axes: Any) -> T:
-    """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
-    value = operand("permute", x)
-    return emit("permute", (value,), PermuteAttrs(tuple(normal_axis("permute", value, a) for a in axes)))
-
-
-def concat(xs: Sequence[T], axis: int = 0) -> T:
-    """Several tensors one after the other along `axis`."""
-    if not isinstance(xs, tuple | list) or not xs:
-        raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
-    values = operands("concat", xs)
-    return emit("concat", values, AxisAttrs(normal_axis("concat", values[0], axis)))
-
-
-def take(x: T, indices: Any, axis: int = 0) -> T:
-    """The parts of `x` at the indices along `axis`: rows of a table for axis 0."""
-    value = operand("take", x)
-    return emit("take", (value, operand("take", indices)), AxisAttrs(normal_axis("take", value, axis)))
-
-
-def full(shape: Any, value: Any, dtype: Any = None) -> Any:
-    """A tensor whose elements are all the number `value`."""
-    if isinstance(value, Const):
-        literal = value
-    elif isinstance(value, bool | int | float):
-        literal = number("full", value, to_dtype(dtype if dtype is not None else "bool" if isinstance(value, bool) else "f32"))
-    else:
-        raise Error(f"full: the value is a number, not {value!r}")
-    return emit("full", (), FullAttrs(tuple(as_dim("full", s) for s in shape), literal))
-
-
 def number(what: str, value: float, dtype: DType) -> Const:
     """A number as a literal of a dtype; floats below 16 bits are only made of others, by rounding."""
     if dtype.storage and dtype.is_float:
         raise ShapeError(f"{what}: there are no numbers of {dtype}", help=f'make it of f32, and round it: ops.cast(y, "{dtype}")')
     return Const(value, dtype)
-
-
-def scalar(value: Any) -> Any:
-    """A host scalar from an expression over dims."""
-    if isinstance(value, bool):  # what a condition over dims was folded to, in text
-        value = Const(value, bool_)
-    if not isinstance(value, Expr):
-        raise Error(f"scalar: an expression over dims is expected, not {value!r}", help="numbers can be used as they are")
-    return emit("scalar", (), ScalarAttrs(value))

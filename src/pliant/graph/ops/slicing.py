@@ -24,9 +24,9 @@ from ...sym.expr import And, Const, Eq, Expr, Le, Lt, Or, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, emit, operator, tensor_of
 from ..stage import Stage
-from .compare import CastAttrs, less, where
+from .compare import CastAttrs, less
 from .dynamic_dims import bind_dim
 from .elementwise import add, floor_divide, maximum, minimum, sub
 from .reduce import normal_axis
@@ -66,7 +66,24 @@ def _slice_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [args[0][tuple(index)]]
 
 
-register(OpDef("slice", _deduce_slice, _slice_reference, _slice_stages, (1, 1), SliceAttrs))
+@operator(deduce=_deduce_slice, reference=_slice_reference, stages=_slice_stages, attrs=SliceAttrs)
+def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step: int = 1, count: Any = None) -> T:
+    """Elements start, start + step, … before stop along `axis`; negative integers count from the end, None is the end that fits the step.
+
+    Where a bound is known only at run time, `count` may give the new dim that the extent is.
+    """
+    value = op.operand(x)
+    at = normal_axis(op.name, value, axis)
+    if not isinstance(step, int) or isinstance(step, bool) or step == 0:
+        raise ShapeError(f"{op.name}: a step is an integer that is not 0, not {step!r}")
+    if _only_at_run_time(start) or _only_at_run_time(stop):
+        return _cut(value, at, start, stop, step, count)
+    n = tensor_of(value.annotation).shape[at]
+    first = _bound(start, n, const(0) if step > 0 else simplify(n - 1))
+    if step > 0:
+        return op.emit(value, attrs=SliceAttrs(at, first, _bound(stop, n, n), step))
+    last = _bound(stop, n, const(-1))
+    return emit("strided_slice", (value,), StridedAttrs(at, first, simplify((first - last + (-step - 1)) // -step), step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,37 +114,16 @@ def _strided_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.take(args[0], attrs.start + np.arange(attrs.extent) * attrs.step, axis=attrs.axis)]
 
 
-register(OpDef("strided_slice", _deduce_strided, _strided_reference, _slice_stages, (1, 1), StridedAttrs))
-
-
-def slice(x: T, axis: int, start: Any = None, stop: Any = None, step: int = 1, count: Any = None) -> T:
-    """Elements start, start + step, … before stop along `axis`; negative integers count from the end, None is the end that fits the step.
-
-    Where a bound is known only at run time, `count` may give the new dim that the extent is.
-    """
-    value = operand("slice", x)
-    at = normal_axis("slice", value, axis)
-    if not isinstance(step, int) or isinstance(step, bool) or step == 0:
-        raise ShapeError(f"slice: a step is an integer that is not 0, not {step!r}")
-    if _only_at_run_time(start) or _only_at_run_time(stop):
-        return _cut(value, at, start, stop, step, count)
-    n = tensor_of(value.annotation).shape[at]
-    first = _bound(start, n, const(0) if step > 0 else simplify(n - 1))
-    if step > 0:
-        return emit("slice", (value,), SliceAttrs(at, first, _bound(stop, n, n), step))
-    last = _bound(stop, n, const(-1))
-    return emit("strided_slice", (value,), StridedAttrs(at, first, simplify((first - last + (-step - 1)) // -step), step))
-
-
-def strided_slice(x: T, axis: int, start: Any, extent: Any, step: int = 1) -> T:
+@operator(deduce=_deduce_strided, reference=_strided_reference, stages=_slice_stages, attrs=StridedAttrs)
+def strided_slice(op: OpCall, x: T, axis: int, start: Any, extent: Any, step: int = 1) -> T:
     """As many elements as `extent` says along `axis`, from `start`, which may be known only at run time, in steps of either sign."""
-    value = operand("strided_slice", x)
-    at = normal_axis("strided_slice", value, axis)
+    value = op.operand(x)
+    at = normal_axis(op.name, value, axis)
     first = start
     if _only_at_run_time(start):
         first = bind_dim(_wide(start), most=tensor_of(value.annotation).shape[at])
-    attrs = StridedAttrs(at, as_dim("strided_slice", first), as_dim("strided_slice", extent), step)
-    return emit("strided_slice", (value,), attrs)
+    attrs = StridedAttrs(at, as_dim(op.name, first), as_dim(op.name, extent), step)
+    return op.emit(value, attrs=attrs)
 
 
 def _bound(given: Any, n: Expr, default: Expr) -> Expr:
@@ -158,7 +154,8 @@ def _cut(value: Value, axis: int, start: Any, stop: Any, step: int, count: Any) 
         if given is None:
             return default
         wide: Any = _wide(given)
-        return maximum(minimum(where(less(wide, 0), add(wide, n), wide), high), low)
+        counted = emit("where", (less(wide, 0), add(wide, n), wide))  # by name: `select.py`, which declares it, imports this file
+        return maximum(minimum(counted, high), low)
 
     first, last = inside(start, low if step > 0 else high), inside(stop, high if step > 0 else low)
     way = sub(last, first) if step > 0 else sub(first, last)

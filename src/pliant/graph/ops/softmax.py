@@ -17,7 +17,7 @@ import numpy as np
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from ..stage import Indices, Read, Stage
 from .reduce import AxisAttrs, ReduceAttrs, accumulator, join_axes, limit, normal_axes, normal_axis, reduced_shape
 
@@ -64,7 +64,11 @@ def _softmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
         return [(e / np.sum(e, axis=attrs.axis, keepdims=True)).astype(args[0].dtype)]
 
 
-register(OpDef("softmax", _deduce_softmax, _softmax_reference, _softmax_stages, (1, 1), AxisAttrs))
+@operator(deduce=_deduce_softmax, reference=_softmax_reference, stages=_softmax_stages, attrs=AxisAttrs)
+def softmax(op: OpCall, x: T, axis: int = -1) -> T:
+    """Exponentials over their sum along `axis`, computed after subtracting the maximum."""
+    value = op.operand(x)
+    return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AxisAttrs) -> tuple[Stage, ...]:
@@ -102,7 +106,11 @@ def _log_softmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Arra
         return [(centered - np.log(np.sum(np.exp(centered), axis=attrs.axis, keepdims=True))).astype(args[0].dtype)]
 
 
-register(OpDef("log_softmax", _deduce_softmax, _log_softmax_reference, _log_softmax_stages, (1, 1), AxisAttrs))
+@operator(deduce=_deduce_softmax, reference=_log_softmax_reference, stages=_log_softmax_stages, attrs=AxisAttrs)
+def log_softmax(op: OpCall, x: T, axis: int = -1) -> T:
+    """The logarithm of the softmax along `axis`."""
+    value = op.operand(x)
+    return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 def _deduce_logsumexp(d: Deduction, attrs: ReduceAttrs) -> tuple[Annotation, ...]:
@@ -149,22 +157,8 @@ def _logsumexp_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [(total if attrs.keepdims else np.squeeze(total, axis=attrs.axis)).astype(args[0].dtype)]
 
 
-register(OpDef("logsumexp", _deduce_logsumexp, _logsumexp_reference, _logsumexp_stages, (1, 1), ReduceAttrs))
-
-
-def softmax(x: T, axis: int = -1) -> T:
-    """Exponentials over their sum along `axis`, computed after subtracting the maximum."""
-    value = operand("softmax", x)
-    return emit("softmax", (value,), AxisAttrs(normal_axis("softmax", value, axis)))
-
-
-def log_softmax(x: T, axis: int = -1) -> T:
-    """The logarithm of the softmax along `axis`."""
-    value = operand("log_softmax", x)
-    return emit("log_softmax", (value,), AxisAttrs(normal_axis("log_softmax", value, axis)))
-
-
-def logsumexp(x: T, axis: Any = None, keepdims: bool = False) -> T:
+@operator(deduce=_deduce_logsumexp, reference=_logsumexp_reference, stages=_logsumexp_stages, attrs=ReduceAttrs)
+def logsumexp(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     """The logarithm of the sum of exponentials along `axis`."""
-    value = operand("logsumexp", x)
-    return emit("logsumexp", (value,), ReduceAttrs(normal_axes("logsumexp", value, axis), bool(keepdims)))
+    value = op.operand(x)
+    return op.emit(value, attrs=ReduceAttrs(normal_axes(op.name, value, axis), bool(keepdims)))

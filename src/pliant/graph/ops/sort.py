@@ -22,7 +22,7 @@ from ...support.record import dataclass
 from ...sym.expr import And, Expr, Le, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, operands, register
+from ..operators import Array, OpCall, composite, operator
 from .reduce import normal_axis
 from .shape import as_dim
 
@@ -63,7 +63,11 @@ def _sort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
     return [np.take_along_axis(args[0], order, attrs.axis), order]
 
 
-register(OpDef("sort", _deduce_sort, _sort_reference, None, (1, 1), SortAttrs, template="sort.sort"))
+@operator(deduce=_deduce_sort, reference=_sort_reference, attrs=SortAttrs, template="sort.sort")
+def sort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
+    """The elements in order along `axis`, and where each one was."""
+    value = op.operand(x)
+    return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
 
 def _deduce_argsort(d: Deduction, attrs: SortAttrs) -> tuple[Annotation, ...]:
@@ -74,7 +78,11 @@ def _argsort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
     return [stable_order(args[0], attrs.axis, attrs.descending)]
 
 
-register(OpDef("argsort", _deduce_argsort, _argsort_reference, None, (1, 1), SortAttrs, template="sort.argsort"))
+@operator(deduce=_deduce_argsort, reference=_argsort_reference, attrs=SortAttrs, template="sort.argsort")
+def argsort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
+    """The indices that put the elements in order along `axis`."""
+    value = op.operand(x)
+    return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,11 @@ def _topk_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.take_along_axis(args[0], order, attrs.axis), order]
 
 
-register(OpDef("topk", _deduce_topk, _topk_reference, None, (1, 1), TopkAttrs, template="sort.topk"))
+@operator(deduce=_deduce_topk, reference=_topk_reference, attrs=TopkAttrs, template="sort.topk")
+def topk(op: OpCall, x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
+    """The `k` largest (or smallest) elements along `axis` in order, and their indices."""
+    value = op.operand(x)
+    return op.emit(value, attrs=TopkAttrs(as_dim(op.name, k), normal_axis(op.name, value, axis), largest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +145,13 @@ def _searchsorted_reference(args: Sequence[Array], attrs: SearchAttrs) -> list[A
     return [np.array(found, np.int64).reshape(values.shape)]
 
 
-register(OpDef("searchsorted", _deduce_searchsorted, _searchsorted_reference, None, (2, 2), SearchAttrs, template="sort.search"))
-
-
-def sort(x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The elements in order along `axis`, and where each one was."""
-    value = operand("sort", x)
-    return emit("sort", (value,), SortAttrs(normal_axis("sort", value, axis), descending))
-
-
-def argsort(x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The indices that put the elements in order along `axis`."""
-    value = operand("argsort", x)
-    return emit("argsort", (value,), SortAttrs(normal_axis("argsort", value, axis), descending))
-
-
-def topk(x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
-    """The `k` largest (or smallest) elements along `axis` in order, and their indices."""
-    value = operand("topk", x)
-    return emit("topk", (value,), TopkAttrs(as_dim("topk", k), normal_axis("topk", value, axis), largest))
-
-
-def searchsorted(order: T, values: Any, right: bool = False) -> Any:
+@operator(deduce=_deduce_searchsorted, reference=_searchsorted_reference, attrs=SearchAttrs, arity=2, template="sort.search")
+def searchsorted(op: OpCall, order: T, values: Any, right: bool = False) -> Any:
     """The index at which each value would be put into `order`, which is sorted along its last dim (and has one, or those of the values)."""
-    return emit("searchsorted", operands("searchsorted", (order, values)), SearchAttrs(right))
+    return op.emit(*op.operands((order, values)), attrs=SearchAttrs(right))
 
 
-def bucketize(values: T, boundaries: Any, right: bool = False) -> Any:
+@composite
+def bucketize(op: OpCall, values: T, boundaries: Any, right: bool = False) -> Any:
     """The number of the bucket between `boundaries` that each value is in."""
     return searchsorted(boundaries, values, right)

@@ -15,123 +15,133 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..operators import emit
+from ..operators import OpCall
 from .elementwise import FLOATS, called, elementwise
 
 T = TypeVar("T")
 
-_OF_NUMPY = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh")
-_INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 
-for _name in _OF_NUMPY:
-    elementwise(_name, called(_name), getattr(np, _name), 1, FLOATS)
-for _name in _INVERSE:
-    elementwise(_name, called(_name), getattr(np, f"arc{_name[1:]}"), 1, FLOATS)
-elementwise("erf", called("erf"), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), 1, FLOATS)
-elementwise("pow", called("pow"), np.power, 2, FLOATS)
-elementwise("atan2", called("atan2"), np.arctan2, 2, FLOATS)
-
-
-def exp(x: T) -> T:
+@elementwise(called("exp"), np.exp, FLOATS)
+def exp(op: OpCall, x: T) -> T:
     """e to the power `x`."""
-    return emit("exp", (x,))
+    return op.emit(x)
 
 
-def exp2(x: T) -> T:
+@elementwise(called("exp2"), np.exp2, FLOATS)
+def exp2(op: OpCall, x: T) -> T:
     """2 to the power `x`."""
-    return emit("exp2", (x,))
+    return op.emit(x)
 
 
-def expm1(x: T) -> T:
+@elementwise(called("expm1"), np.expm1, FLOATS)
+def expm1(op: OpCall, x: T) -> T:
     """e to the power `x`, minus 1; precise near 0."""
-    return emit("expm1", (x,))
+    return op.emit(x)
 
 
-def log(x: T) -> T:
+@elementwise(called("log"), np.log, FLOATS)
+def log(op: OpCall, x: T) -> T:
     """The natural logarithm."""
-    return emit("log", (x,))
+    return op.emit(x)
 
 
-def log1p(x: T) -> T:
+@elementwise(called("log1p"), np.log1p, FLOATS)
+def log1p(op: OpCall, x: T) -> T:
     """The natural logarithm of 1 + x; precise near 0."""
-    return emit("log1p", (x,))
+    return op.emit(x)
 
 
-def log2(x: T) -> T:
+@elementwise(called("log2"), np.log2, FLOATS)
+def log2(op: OpCall, x: T) -> T:
     """The logarithm to base 2."""
-    return emit("log2", (x,))
+    return op.emit(x)
 
 
-def log10(x: T) -> T:
+@elementwise(called("log10"), np.log10, FLOATS)
+def log10(op: OpCall, x: T) -> T:
     """The logarithm to base 10."""
-    return emit("log10", (x,))
+    return op.emit(x)
 
 
-def sin(x: T) -> T:
+@elementwise(called("sin"), np.sin, FLOATS)
+def sin(op: OpCall, x: T) -> T:
     """The sine."""
-    return emit("sin", (x,))
+    return op.emit(x)
 
 
-def cos(x: T) -> T:
+@elementwise(called("cos"), np.cos, FLOATS)
+def cos(op: OpCall, x: T) -> T:
     """The cosine."""
-    return emit("cos", (x,))
+    return op.emit(x)
 
 
-def tan(x: T) -> T:
+@elementwise(called("tan"), np.tan, FLOATS)
+def tan(op: OpCall, x: T) -> T:
     """The tangent."""
-    return emit("tan", (x,))
+    return op.emit(x)
 
 
-def erf(x: T) -> T:
+@elementwise(called("erf"), lambda x: np.vectorize(math.erf, otypes=[np.float64])(x), FLOATS)
+def erf(op: OpCall, x: T) -> T:
     """The error function."""
-    return emit("erf", (x,))
+    return op.emit(x)
 
 
-def pow(x: T, y: T | float) -> T:
+@elementwise(called("pow"), np.power, FLOATS)
+def pow(op: OpCall, x: T, y: T | float) -> T:
     """`x` to the power `y`."""
-    return emit("pow", (x, y))
+    return op.emit(x, y)
 
 
-def atan2(y: T, x: T | float) -> T:
+@elementwise(called("atan2"), np.arctan2, FLOATS)
+def atan2(op: OpCall, y: T, x: T | float) -> T:
     """The angle of the point (x, y), from -pi to pi."""
-    return emit("atan2", (y, x))
+    return op.emit(y, x)
 
 
-def asin(x: T) -> T:
+@elementwise(called("asin"), np.arcsin, FLOATS)
+def asin(op: OpCall, x: T) -> T:
     """The inverse of the sine."""
-    return emit("asin", (x,))
+    return op.emit(x)
 
 
-def acos(x: T) -> T:
+@elementwise(called("acos"), np.arccos, FLOATS)
+def acos(op: OpCall, x: T) -> T:
     """The inverse of the cosine."""
-    return emit("acos", (x,))
+    return op.emit(x)
 
 
-def atan(x: T) -> T:
+@elementwise(called("atan"), np.arctan, FLOATS)
+def atan(op: OpCall, x: T) -> T:
     """The inverse of the tangent."""
-    return emit("atan", (x,))
+    return op.emit(x)
 
 
-def sinh(x: T) -> T:
+@elementwise(called("sinh"), np.sinh, FLOATS)
+def sinh(op: OpCall, x: T) -> T:
     """The hyperbolic sine."""
-    return emit("sinh", (x,))
+    return op.emit(x)
 
 
-def cosh(x: T) -> T:
+@elementwise(called("cosh"), np.cosh, FLOATS)
+def cosh(op: OpCall, x: T) -> T:
     """The hyperbolic cosine."""
-    return emit("cosh", (x,))
+    return op.emit(x)
 
 
-def asinh(x: T) -> T:
+@elementwise(called("asinh"), np.arcsinh, FLOATS)
+def asinh(op: OpCall, x: T) -> T:
     """The inverse of the hyperbolic sine."""
-    return emit("asinh", (x,))
+    return op.emit(x)
 
 
-def acosh(x: T) -> T:
+@elementwise(called("acosh"), np.arccosh, FLOATS)
+def acosh(op: OpCall, x: T) -> T:
     """The inverse of the hyperbolic cosine."""
-    return emit("acosh", (x,))
+    return op.emit(x)
 
 
-def atanh(x: T) -> T:
+@elementwise(called("atanh"), np.arctanh, FLOATS)
+def atanh(op: OpCall, x: T) -> T:
     """The inverse of the hyperbolic tangent."""
-    return emit("atanh", (x,))
+    return op.emit(x)

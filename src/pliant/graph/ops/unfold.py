@@ -17,7 +17,7 @@ from ...support.record import dataclass
 from ...sym.expr import Expr, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register, tensor_of
+from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Read, Stage
 from .window import Pads, Window, padded_windows, read_inside, whole_numbers, window_of, window_sizes
 
@@ -69,14 +69,12 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.ascontiguousarray(np.moveaxis(views, 1, 2 * rank + 1))]
 
 
-register(OpDef("unfold", _deduce, _reference, _stages, (2, 2), UnfoldAttrs))
-
-
-def unfold(x: T, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> T:
+@operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=UnfoldAttrs, arity=2)
+def unfold(op: OpCall, x: T, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> T:
     """The windows over the spatial dims of `x` (n, …, c): (n, windows…, kernel…, c); `fill` lies outside."""
-    value = operand("unfold", x)
+    value = op.operand(x)
     t = tensor_of(value.annotation)
     rank = len(t.shape) - 2
-    sizes = whole_numbers("unfold", "kernel", kernel, rank)
-    window = window_of("unfold", rank, _exprs(sizes), stride, padding, dilation)
-    return emit("unfold", (value, operand("unfold", fill, t.dtype)), UnfoldAttrs(sizes, window.stride, window.padding, window.dilation))
+    sizes = whole_numbers(op.name, "kernel", kernel, rank)
+    window = window_of(op.name, rank, _exprs(sizes), stride, padding, dilation)
+    return op.emit(value, op.operand(fill, t.dtype), attrs=UnfoldAttrs(sizes, window.stride, window.padding, window.dilation))

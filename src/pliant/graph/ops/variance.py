@@ -17,7 +17,7 @@ from ...support.record import dataclass
 from ...sym.expr import Call, Cast, Const, Div, Expr, Max, Mul, Sub, product
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
-from ..operators import Array, OpDef, emit, operand, register
+from ..operators import Array, OpCall, operator
 from ..stage import Indices, Read, Stage
 from .reduce import accumulator, join_axes, normal_axes, reduced_shape
 from .window import ZERO, whole_numbers
@@ -82,21 +82,19 @@ def _reference(fn: Callable[..., Any]) -> Callable[..., list[Array]]:
     return reference
 
 
-register(OpDef("var", _deduce, _reference(np.var), _stages(False), (1, 1), VarAttrs))
-register(OpDef("std", _deduce, _reference(np.std), _stages(True), (1, 1), VarAttrs))
-
-
-def _moment(name: str, x: Any, axis: Any, keepdims: bool, correction: int) -> Any:
-    value = operand(name, x)
-    less = whole_numbers(name, "correction", correction, 1, least=0)[0]
-    return emit(name, (value,), VarAttrs(normal_axes(name, value, axis), bool(keepdims), less))
-
-
-def var(x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
+@operator(deduce=_deduce, reference=_reference(np.var), stages=_stages(False), attrs=VarAttrs)
+def var(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
     """The variance along `axis`: squares about the mean, over their number less `correction`."""
-    return _moment("var", x, axis, keepdims, correction)
+    return _moment(op, x, axis, keepdims, correction)
 
 
-def std(x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
+@operator(deduce=_deduce, reference=_reference(np.std), stages=_stages(True), attrs=VarAttrs)
+def std(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
     """The root of the variance."""
-    return _moment("std", x, axis, keepdims, correction)
+    return _moment(op, x, axis, keepdims, correction)
+
+
+def _moment(op: OpCall, x: Any, axis: Any, keepdims: bool, correction: int) -> Any:
+    value = op.operand(x)
+    less = whole_numbers(op.name, "correction", correction, 1, least=0)[0]
+    return op.emit(value, attrs=VarAttrs(normal_axes(op.name, value, axis), bool(keepdims), less))

@@ -16,7 +16,8 @@ from dataclasses import replace
 from ...sym.expr import Expr, Var, free_vars
 from ..annotation import annotation_vars, defined_vars
 from ..node import Body, CallFunction, CallLoop, Function, If, MatchCast, Node, Op, Value, While, annotation_exprs, bodies, node_args
-from ..operators import attr_exprs, node_defines
+from ..op_table import node_defines
+from ..operators import attr_exprs
 
 
 def dead_code(function: Function) -> Function:

@@ -20,7 +20,8 @@ from ...support.errors import Error
 from ...sym.expr import Const, Expr, product
 from ...sym.semantics import const_value
 from ..node import Function, Node, Op, Tensor, Value
-from ..operators import TABLE, Array, attr_exprs, map_attrs
+from ..op_table import TABLE
+from ..operators import Array, attr_exprs, map_attrs
 from ..rewrite import Rewriter
 
 LARGEST = 4096  # bytes: larger results would only make the file of the program larger

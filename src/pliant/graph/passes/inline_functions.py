@@ -34,7 +34,7 @@ from ..node import (
     is_state,
     walk_nodes,
 )
-from ..operators import node_defines
+from ..op_table import node_defines
 from ..rewrite import Renamer
 
 

@@ -21,9 +21,10 @@ from ...dtype import f32, i8, u8
 from ...support.errors import Error
 from ...sym.expr import Const, product
 from ...sym.simplify import simplify
-from .. import ops as _ops
+from .. import opset as _ops
 from ..node import Function, Node, Op, Tensor, Value
-from ..operators import TABLE, building
+from ..op_table import TABLE
+from ..operators import building
 from ..ops.conv_integer import conv_integer_last
 from ..ops.linalg import PLAIN
 from ..ops.shape import PermuteAttrs, ShapeAttrs

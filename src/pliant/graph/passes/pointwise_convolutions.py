@@ -24,7 +24,7 @@ from typing import Any
 from ...sym.expr import Const, Expr, const, product
 from ...sym.simplify import simplify
 from ..node import Function, Node, Op, Tensor, Value
-from ..operators import TABLE
+from ..op_table import TABLE
 from ..ops.conv import ConvAttrs, ConvTransposeAttrs
 from ..ops.reduce import accumulator
 from ..ops.shape import PermuteAttrs, ShapeAttrs

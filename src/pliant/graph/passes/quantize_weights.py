@@ -19,7 +19,7 @@ import numpy as np
 from ...dtype import f32
 from ...quantization.encode import BLOCK, encode
 from ...support.errors import Error
-from .. import ops as _ops
+from .. import opset as _ops
 from ..node import Function, Node, Op, Value
 from ..operators import building
 from ..ops.linalg import PLAIN

@@ -22,7 +22,7 @@ from ...support.record import dataclass
 from ...sym.expr import Const, Expr, const
 from ...sym.simplify import simplify
 from ..node import Function, Node, Op, Require, Tensor, Value, is_state
-from ..operators import TABLE
+from ..op_table import TABLE
 from ..ops.attention import AttentionAttrs
 from ..ops.linalg import PLAIN
 from ..ops.pad import PadAttrs

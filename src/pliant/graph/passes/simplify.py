@@ -24,7 +24,7 @@ from ...sym.expr import Const, Expr, const
 from ...sym.simplify import simplify as simplify_expr
 from ..annotation import ONE
 from ..node import Function, Node, Op, Scalar, Tensor, Value, is_state
-from ..operators import TABLE
+from ..op_table import TABLE
 from ..rewrite import Rewriter
 
 

@@ -19,7 +19,7 @@ from dataclasses import field
 
 from ...graph import node as g
 from ...graph.node import is_state
-from ...graph.operators import TABLE
+from ...graph.op_table import TABLE
 from ...support.record import dataclass
 from ...sym.expr import Const, Dim, Expr, Var, const, free_vars, product, substitute
 from ...sym.simplify import simplify

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 from ...dtype import bool_, f64, i64, u8
 from ...graph import node as g
 from ...graph.node import annotation_exprs, is_state
-from ...graph.operators import TABLE, tensor_of
+from ...graph.op_table import TABLE
+from ...graph.operators import tensor_of
 from ...graph.stage import Stage
 from ...loop.attributes import SCHEDULED
 from ...loop.buffer import Buffer, Load

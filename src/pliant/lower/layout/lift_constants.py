@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import node as g
-from ...graph.operators import TABLE
+from ...graph.op_table import TABLE
 from ...graph.stand_in import stand_in
 from ...support.record import dataclass
 from ...sym.expr import Const, Expr

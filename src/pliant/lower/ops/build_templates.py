@@ -16,7 +16,8 @@ from ...dtype import i64
 from ...graph import node as g
 from ...graph.annotation import substitute_annotation
 from ...graph.deduce import Deduction
-from ...graph.operators import TABLE, node_defines, tensor_of, updated_state
+from ...graph.op_table import TABLE, node_defines, updated_state
+from ...graph.operators import tensor_of
 from ...graph.ops.dynamic_dims import BindAttrs, PrefixAttrs
 from ...loop.attributes import FuncAttrs
 from ...loop.buffer import Buffer

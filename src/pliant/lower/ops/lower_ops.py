@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from ...dtype import i64
 from ...graph import node as g
-from ...graph.operators import TABLE, tensor_of
+from ...graph.op_table import TABLE
+from ...graph.operators import tensor_of
 from ...graph.stage import Indices, Read, Stage
 from ...loop.buffer import Buffer
 from ...loop.stmt import (
