@@ -83,6 +83,7 @@ from .ops.create import tril as tril
 from .ops.create import triu as triu
 from .ops.create import zeros as zeros
 from .ops.depthwise_integer import depthwise_integer as depthwise_integer
+from .ops.distance import cdist as cdist
 from .ops.dynamic_dims import bind_dim as bind_dim
 from .ops.dynamic_dims import prefix as prefix
 from .ops.einsum import einsum as einsum
