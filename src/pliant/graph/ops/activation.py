@@ -1,4 +1,4 @@
-"""Activations without numbers of their own (sigmoid, silu, relu, tanh, softsign, mish, hard_swish, …), and gelu. See also `piecewise.py`.
+"""Activations without parameters (sigmoid, silu, relu, tanh, mish, …), and gelu. Those with parameters are in `piecewise.py`.
 
 ops.silu(x), ops.gelu(x, approximate="tanh")
 """
@@ -43,7 +43,7 @@ def _np_sigmoid(x: Array) -> Any:
 
 
 def softplus_formula(x: Expr) -> Expr:
-    """log(1 + e^x), which does not overflow."""
+    """log(1 + e^x), in a form that does not overflow."""
     zero = Const(0.0, x.dtype)
     return E.Add(E.Max(x, zero), Call("log1p", Call("exp", E.Neg(Call("abs", x)))))
 
@@ -69,10 +69,9 @@ def _np_softplus(x: Array) -> Any:
     return np.logaddexp(x, x.dtype.type(0))
 
 
-# gelu: two forms, so it has an attribute.
 @dataclass(frozen=True, slots=True)
 class GeluAttrs:
-    """`approximate`: "none" is x/2 (1 + erf(x / sqrt 2)), "tanh" the usual tanh form."""
+    """`approximate`: "none" is x/2 (1 + erf(x / sqrt 2)), "tanh" the usual approximation by tanh."""
 
     approximate: str = "none"
 
@@ -135,7 +134,7 @@ def tanh(op: OpCall, x: T) -> T:
 
 @pointwise(deduce=_deduce_gelu, reference=_gelu_reference, formula=_gelu_formula, attrs=GeluAttrs)
 def gelu(op: OpCall, x: T, approximate: str = "none") -> T:
-    """The Gaussian error linear unit, with erf, or with `approximate="tanh"` in its tanh form."""
+    """The Gaussian error linear unit: exact with erf, or approximated with `approximate="tanh"`."""
     return op.emit(x, attrs=GeluAttrs(approximate))
 
 

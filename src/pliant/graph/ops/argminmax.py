@@ -1,6 +1,6 @@
-"""Where the largest and the smallest elements are: argmax, argmin, hardmax, and the extremum together with its place.
+"""Indices of extrema along an axis: argmax, argmin, hardmax, and max or min together with its index.
 
-The first of equal elements counts, or the last if asked for. A NaN is larger and smaller than every number, as in numpy.
+Ties go to the first element, or to the last with `select_last_index`. NaN counts as the extremum, as in numpy.
 
     ops.argmax(x, axis=-1), ops.max_with_index(x, axis=0)
 """
@@ -31,38 +31,44 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PlaceAttrs:
-    """The axis, whether it stays as a dim of 1, and whether the last of equal elements counts."""
+    """The axis, whether it stays as a dim of 1, and whether ties go to the last element."""
 
     axis: int
     keepdims: bool = False
     select_last_index: bool = False
 
 
-def _deduce(d: Deduction, attrs: PlaceAttrs) -> tuple[Annotation, ...]:
+def _deduce_both(d: Deduction, attrs: PlaceAttrs) -> tuple[Annotation, ...]:
     x = d.tensor(0)
     if x.dtype is bool_:
         raise d.error(f"{d.what} of bools", arg=0, help=f"write ops.cast({d.args[0].name}, u8)")
     d.require(Lt(const(0), x.shape[attrs.axis]), f"{d.what}: dim {attrs.axis} of `{d.args[0].name}` has no elements")
     shape = reduced_shape(x.shape, (attrs.axis,), attrs.keepdims)
-    place = Tensor(i64, shape)
-    return (place,) if d.what.startswith("arg") else (Tensor(x.dtype, shape), place)
+    return Tensor(x.dtype, shape), Tensor(i64, shape)
+
+
+def _deduce_index(d: Deduction, attrs: PlaceAttrs) -> tuple[Annotation, ...]:
+    return _deduce_both(d, attrs)[1:]
 
 
 def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bool) -> tuple[Stage, Stage]:
-    """The extremum along an axis, NaN if there is one; then the place of the first, or last, element that is it. Both reduce by lanes."""
+    """Two stages: the extremum along an axis (NaN if there is one), then the index of the first, or last, element equal to it.
+
+    Both are plain reductions, which vectorize.
+    """
     axis, wide = attrs.axis, accumulator(x.dtype)
     index = i32 if prove(Le(x.shape[axis], const(i32.max))) else i64
     never = Const(-1 if attrs.select_last_index else index.max, index)
 
     def element(i: Indices, r: Indices, read: Read) -> Expr:
-        found = read(0, *i[:axis], r[0], *(i[axis + 1 :] if attrs.keepdims else i[axis:]))
-        return found if found.dtype is wide else Cast(wide, found)
+        item = read(0, *i[:axis], r[0], *(i[axis + 1 :] if attrs.keepdims else i[axis:]))
+        return item if item.dtype is wide else Cast(wide, item)
 
     def place(i: Indices, r: Indices, read: Read) -> Expr:
-        found = element(i, r, read)
-        here: Expr = Eq(found, read("extremum", *i))
+        candidate = element(i, r, read)
+        here: Expr = Eq(candidate, read("extremum", *i))
         if wide.is_float:
-            here = Or(here, Ne(found, found))
+            here = Or(here, Ne(candidate, candidate))
         return Select(here, Cast(index, r[0]) if index is i32 else r[0], never)
 
     return (
@@ -72,11 +78,11 @@ def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bo
 
 
 def _read_as(name: str, stage: str, dtype: DType, shape: tuple[Expr, ...]) -> Stage:
-    """A result: what a stage found, in the result's dtype."""
+    """A result stage: the elements of an earlier stage, cast to the dtype of the result."""
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
-        found = read(stage, *i)
-        return found if found.dtype is dtype else Cast(dtype, found)
+        result = read(stage, *i)
+        return result if result.dtype is dtype else Cast(dtype, result)
 
     return Stage(name, dtype, shape, value)
 
@@ -107,33 +113,33 @@ def _place(x: Array, attrs: PlaceAttrs, largest: bool) -> Array:
 def _reference(largest: bool, both: bool) -> Callable[..., list[Array]]:
     def reference(args: Sequence[Array], attrs: PlaceAttrs) -> list[Array]:
         at = _place(args[0], attrs, largest)
-        found = [np.take_along_axis(args[0], at, attrs.axis), at] if both else [at]
-        return found if attrs.keepdims else [np.squeeze(f, axis=attrs.axis) for f in found]
+        results = [np.take_along_axis(args[0], at, attrs.axis), at] if both else [at]
+        return results if attrs.keepdims else [np.squeeze(f, axis=attrs.axis) for f in results]
 
     return reference
 
 
-@operator(deduce=_deduce, reference=_reference(True, False), stages=_arg_stages(True), attrs=PlaceAttrs)
+@operator(deduce=_deduce_index, reference=_reference(True, False), stages=_arg_stages(True), attrs=PlaceAttrs)
 def argmax(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The place (i64) of the largest element along `axis`; without an axis, among all elements in row-major order."""
+    """The index (i64) of the largest element along `axis`; without an axis, its position among all elements in row-major order."""
     return _along(op, x, axis, keepdims, select_last_index)
 
 
-@operator(deduce=_deduce, reference=_reference(False, False), stages=_arg_stages(False), attrs=PlaceAttrs)
+@operator(deduce=_deduce_index, reference=_reference(False, False), stages=_arg_stages(False), attrs=PlaceAttrs)
 def argmin(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The place (i64) of the smallest element along `axis`; without an axis, among all elements in row-major order."""
+    """The index (i64) of the smallest element along `axis`; without an axis, its position among all elements in row-major order."""
     return _along(op, x, axis, keepdims, select_last_index)
 
 
-@operator(deduce=_deduce, reference=_reference(True, True), stages=_with_index_stages(True), attrs=PlaceAttrs)
+@operator(deduce=_deduce_both, reference=_reference(True, True), stages=_with_index_stages(True), attrs=PlaceAttrs)
 def max_with_index(op: OpCall, x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The largest element along `axis`, and its place (i64)."""
+    """The largest element along `axis`, and its index (i64)."""
     return _along(op, x, axis, keepdims, select_last_index)
 
 
-@operator(deduce=_deduce, reference=_reference(False, True), stages=_with_index_stages(False), attrs=PlaceAttrs)
+@operator(deduce=_deduce_both, reference=_reference(False, True), stages=_with_index_stages(False), attrs=PlaceAttrs)
 def min_with_index(op: OpCall, x: Any, axis: int = -1, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The smallest element along `axis`, and its place (i64)."""
+    """The smallest element along `axis`, and its index (i64)."""
     return _along(op, x, axis, keepdims, select_last_index)
 
 
@@ -155,10 +161,10 @@ def _hardmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: A
 
 def _hardmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
     x = args[0]
-    found = np.zeros_like(x)
+    result = np.zeros_like(x)
     if x.shape[attrs.axis]:
-        np.put_along_axis(found, np.argmax(x, axis=attrs.axis, keepdims=True), 1, attrs.axis)
-    return [found]
+        np.put_along_axis(result, np.argmax(x, axis=attrs.axis, keepdims=True), 1, attrs.axis)
+    return [result]
 
 
 @operator(deduce=_deduce_hardmax, reference=_hardmax_reference, stages=_hardmax_stages, attrs=AxisAttrs)

@@ -1,4 +1,4 @@
-"""Elements repeated, turned around and shifted: expand, tile, repeat_interleave, flip, roll.
+"""Operators that repeat, reverse or shift elements: expand, tile, repeat_interleave, flip, roll.
 
 ops.expand(x, [n, -1]), ops.tile(x, [2, 1]), ops.flip(x, axis=0), ops.roll(x, 1, axis=-1)
 """
@@ -66,7 +66,7 @@ def expand(op: OpCall, x: T, shape: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class TileAttrs:
-    """How many times the whole comes one after the other, along each axis."""
+    """The number of copies along each axis."""
 
     repeats: tuple[Expr, ...]
 
@@ -102,7 +102,7 @@ def _wrapped(at: Expr, n: Expr, times: Expr) -> Expr:
     attrs=TileAttrs,
 )
 def tile(op: OpCall, x: T, repeats: Any) -> T:
-    """The whole of `x` again and again along each axis; more numbers than axes make new ones before."""
+    """Copies of `x` along each axis; more counts than axes add leading axes."""
     value: Any = op.operand(x)
     times = [as_dim(op.name, r) for r in (repeats if isinstance(repeats, tuple | list) else (repeats,))]
     shape = tensor_of(value.annotation).shape
@@ -115,7 +115,7 @@ def tile(op: OpCall, x: T, repeats: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class RepeatAttrs:
-    """How many times each element comes, along one axis."""
+    """The number of times that each element is repeated, and the axis."""
 
     repeats: int
     axis: int
@@ -138,7 +138,7 @@ def _repeat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Re
     attrs=RepeatAttrs,
 )
 def repeat_interleave(op: OpCall, x: T, repeats: int, axis: int = 0) -> T:
-    """Each element so many times, one after the other, along `axis`."""
+    """Each element repeated `repeats` times in a row along `axis`."""
     value = op.operand(x)
     times = whole_numbers(op.name, "repeats", repeats, 1, least=0)[0]
     return op.emit(value, attrs=RepeatAttrs(times, normal_axis(op.name, value, axis)))
@@ -146,7 +146,7 @@ def repeat_interleave(op: OpCall, x: T, repeats: int, axis: int = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FlipAttrs:
-    """The axes that are turned around."""
+    """The axes that are reversed."""
 
     axis: tuple[int, ...]
 
@@ -166,14 +166,14 @@ def _same(d: Deduction, attrs: object) -> tuple[Annotation, ...]:
 
 @operator(deduce=_same, reference=lambda args, attrs: [np.flip(args[0], attrs.axis)], stages=_flip_stages, attrs=FlipAttrs)
 def flip(op: OpCall, x: T, axis: Any = None) -> T:
-    """`x` with the order of its elements turned around along one axis, several, or all."""
+    """`x` with its elements in reverse order along one axis, several, or all."""
     value = op.operand(x)
     return op.emit(value, attrs=FlipAttrs(normal_axes(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
 class RollAttrs:
-    """By how many places elements move along each of some axes; what leaves at the end comes in at the start."""
+    """The shift along each of the axes; elements that leave at the end come back at the start."""
 
     shift: tuple[Expr, ...]
     axis: tuple[int, ...]
@@ -194,7 +194,7 @@ def _roll_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_same, reference=_roll_reference, stages=_roll_stages, attrs=RollAttrs)
 def roll(op: OpCall, x: T, shift: Any, axis: Any = -1) -> T:
-    """Elements moved by `shift` places along `axis` (or several shifts along several axes), around the end."""
+    """Elements shifted cyclically by `shift` along `axis`, or by several shifts along several axes."""
     value = op.operand(x)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)

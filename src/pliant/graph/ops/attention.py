@@ -1,10 +1,10 @@
-"""Scaled dot-product attention, with masks, causal order, a sliding window, and keys and values shared by groups of heads.
+"""Scaled dot-product attention with masks, causal order, a sliding window, and grouped-query heads (GQA: heads that share keys and values).
 
     ops.scaled_dot_product_attention(q, k, v, is_causal=True)         # q: (…, heads, n, d), k: (…, heads, m, d), v: (…, heads, m, e)
-    ops.scaled_dot_product_attention(q, k, v, mask)                   # bool: what is attended to; floats: what is added to the scores
+    ops.scaled_dot_product_attention(q, k, v, mask)                   # bool: keys to attend to; floats: added to the scores
 
-Query i stands at place `offset + i` among the keys: with `is_causal` it sees keys up to that place, with `window` only the last so many of
-them. A query that sees no key gives zeros. Scores, sums and the softmax of 16-bit floats are f32.
+Query i has position `offset + i` among the keys. With `is_causal` it sees the keys up to that position, with `window` only the last
+`window` of them. A query that sees no key gives zeros. Scores, sums and the softmax of 16-bit floats are computed in f32.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AttentionAttrs:
-    """See the module; without a scale it is 1 / sqrt(d)."""
+    """See the module; a scale of None means 1 / sqrt(d)."""
 
     is_causal: bool
     scale: float | None
@@ -64,7 +64,7 @@ def _deduce(d: Deduction, attrs: AttentionAttrs) -> tuple[Annotation, ...]:
         heads, shared = q.shape[-3], k.shape[-3]
         message = f"{d.what}: {{0}} heads of queries cannot share {{1}} of keys evenly"
         d.require(Eq(FloorMod(heads, shared), ZERO), message, (heads, shared), arg=1)
-        if heads is not shared:  # a remainder by 0 is 0
+        if heads is not shared:  # FloorMod by 0 is 0: the check above accepts zero heads of keys
             d.require(Or(Lt(ZERO, shared), Eq(heads, ZERO)), message, (heads, shared), arg=1)
     if attrs.window is not None and attrs.window < 1:
         raise d.error(f"{d.what}: window {attrs.window} is less than 1")
@@ -91,7 +91,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     rows, scores = q.shape[:-1], (*q.shape[:-1], m)
 
     def shared(i: Indices) -> Indices:
-        """Batch and head of the keys that belong to those of a query."""
+        """The batch and head indices of the keys for those of a query."""
         if len(q.shape) == 2 or q.shape[-3] is k.shape[-3]:
             return i[: len(q.shape) - 2]
         group = simplify(q.shape[-3] // k.shape[-3])
@@ -106,16 +106,16 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
 
     def masked(i: Indices, r: Indices, read: Read) -> Expr:
         scale = Const(attrs.scale, wide) if attrs.scale is not None else Div(Const(1.0, wide), Call("sqrt", Cast(wide, depth)))
-        found: Expr = Mul(read("dots", *i), scale)
+        scaled: Expr = Mul(read("dots", *i), scale)
         conditions = seen(attrs, i[-2], i[-1])
         if len(args) == 4:
             mask = read(3, *project(args[3].shape, scores, i))
             if mask.dtype is bool_:
                 conditions.append(mask)
             else:
-                found = Add(found, widen(mask))
+                scaled = Add(scaled, widen(mask))
         condition = all_of(conditions)
-        return found if condition is None else Select(condition, found, limit(wide, False))
+        return scaled if condition is None else Select(condition, scaled, limit(wide, False))
 
     def exponential(i: Indices, r: Indices, read: Read) -> Expr:
         largest = read("largest", *i[:-1])
@@ -124,8 +124,8 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
         total = read("total", *i[:-1])
-        found = Div(read("mixed", *i), Select(Eq(total, Const(0.0, wide)), Const(1.0, wide), total))
-        return found if wide is out.dtype else Cast(out.dtype, found)
+        mean = Div(read("mixed", *i), Select(Eq(total, Const(0.0, wide)), Const(1.0, wide), total))
+        return mean if wide is out.dtype else Cast(out.dtype, mean)
 
     def mix(i: Indices, r: Indices, read: Read) -> Expr:
         return Mul(read("weights", *i[:-1], r[0]), widen(read(2, *shared(i), r[0], i[-1])))
@@ -143,12 +143,12 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
 
 
 def seen(attrs: AttentionAttrs, query: Expr, key: Expr) -> list[Expr]:
-    """The conditions under which a query sees a key by their places."""
+    """The conditions on positions under which a query sees a key: causal order and window."""
     place = query + attrs.offset if attrs.offset is not ZERO else query
-    found: list[Expr] = [Le(key, place)] if attrs.is_causal else []
+    conditions: list[Expr] = [Le(key, place)] if attrs.is_causal else []
     if attrs.window is not None:
-        found.append(Lt(place - attrs.window, key))
-    return found
+        conditions.append(Lt(place - attrs.window, key))
+    return conditions
 
 
 def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
@@ -174,7 +174,7 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 
 def _in_tiles(args: tuple[Tensor, ...], attrs: AttentionAttrs) -> bool:
-    """Whether heads are of constant sizes, those of the values such that they are whole vectors."""
+    """True if the flash-attention template applies: both head_dims are constants up to 512, that of the values a multiple of 8."""
     sizes = [args[i].shape[-1] for i in (0, 2)]
     constant = [int(e.value) for e in sizes if isinstance(e, Const)]
     return (
@@ -200,7 +200,7 @@ def scaled_dot_product_attention(
     window: int | None = None,
     offset: Any = 0,
 ) -> T:
-    """`softmax(q @ k.T * scale + mask) @ v`, for heads of queries that may share those of keys and values."""
+    """`softmax(q @ k.T * scale + mask) @ v`; several query heads may share a head of keys and values."""
     args = tuple(op.operand(a) for a in (q, k, v, *(() if mask is None else (mask,))))
     width = None if window is None else int(window)
     return op.emit(*args, attrs=AttentionAttrs(bool(is_causal), None if scale is None else float(scale), width, as_dim(op.name, offset)))

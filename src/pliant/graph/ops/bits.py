@@ -1,4 +1,4 @@
-"""The same bits as another data type.
+"""Reinterpreting bits as another data type.
 
 ops.bit_cast(x, i32)                           # of f32: the bit patterns of its elements
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BitCastAttrs:
-    """The dtype that the bits are seen as."""
+    """The dtype of the result."""
 
     dtype: DType
 
@@ -54,5 +54,5 @@ def _reference(args: Any, attrs: BitCastAttrs) -> list[Any]:
 
 @pointwise(deduce=_deduce, reference=_reference, formula=lambda attrs: lambda x: _value(attrs.dtype, x), attrs=BitCastAttrs)
 def bit_cast(op: OpCall, x: Any, dtype: type[T]) -> T:
-    """The bits of `x` as elements of another data type of the same width."""
+    """The bits of `x` reinterpreted as another data type of the same width."""
     return op.emit(x, attrs=BitCastAttrs(to_dtype(dtype)))

@@ -1,4 +1,4 @@
-"""Operations on the bits of integers; a shift by all bits or more, or by a negative number, shifts everything out.
+"""Bitwise operators on integers. A shift by the width or more, or by a negative amount, shifts all bits out.
 
 ops.bitwise_and(x, 15), ops.shift_right(x, 4)
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _np_shift(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A shift of numpy, which leaves shifts by too much undefined."""
+    """A shift of numpy with defined results for amounts outside of 0..width-1, which numpy leaves undefined."""
 
     def shift(x: Array, by: Array) -> Any:
         inside = (by >= 0) & (by < x.dtype.itemsize * 8)
@@ -33,25 +33,25 @@ def _np_shift(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 @elementwise(E.BitAnd, np.bitwise_and, INTS)
 def bitwise_and(op: OpCall, x: T, y: T | int) -> T:
-    """The bits that both have."""
+    """`x & y`."""
     return op.emit(x, y)
 
 
 @elementwise(E.BitOr, np.bitwise_or, INTS)
 def bitwise_or(op: OpCall, x: T, y: T | int) -> T:
-    """The bits that either has."""
+    """`x | y`."""
     return op.emit(x, y)
 
 
 @elementwise(E.BitXor, np.bitwise_xor, INTS)
 def bitwise_xor(op: OpCall, x: T, y: T | int) -> T:
-    """The bits that one of them has."""
+    """`x ^ y`."""
     return op.emit(x, y)
 
 
 @elementwise(E.BitNot, np.bitwise_not, INTS)
 def bitwise_not(op: OpCall, x: T) -> T:
-    """All bits turned."""
+    """`~x`."""
     return op.emit(x)
 
 
@@ -63,5 +63,5 @@ def shift_left(op: OpCall, x: T, y: T | int) -> T:
 
 @elementwise(E.Shr, _np_shift(np.right_shift), INTS)
 def shift_right(op: OpCall, x: T, y: T | int) -> T:
-    """`x >> y`; of signed integers the sign stays."""
+    """`x >> y`; arithmetic (keeps the sign) for signed integers."""
     return op.emit(x, y)

@@ -1,15 +1,16 @@
-"""Products with weights of block formats (`quantization/formats.py`): small codes, a scale and perhaps a minimum for each group of them.
+"""Matmuls with block-quantized weights (`quantization/formats.py`): small codes, with a scale and maybe a minimum for each group of codes.
 
-Weights stay in the file's bytes, a tensor [rows, blocks, bytes of a block], until three operators take them apart, codes, scales and
-minimums in packs of 16 rows, which `block_weights` puts together again, group after group: one stream through memory for a kernel. All
-this depends on literals alone, so it is done once, when a program is loaded. Activations become 8-bit codes with a scale for each part
-of a group, 16 elements at most (`quantize_groups`); sums of products of codes are exact. With the zero `z` of the format's codes
+Weights arrive as the bytes of the model file, a tensor [rows, blocks, bytes of a block]. Three operators extract codes, scales and
+minimums in packs of 16 rows, and `block_weights` joins them group by group, so that a kernel reads one stream. All this depends on
+literals only and runs once, when a program is loaded. Activations are quantized to 8-bit codes with a scale for each part of a group, of
+at most 16 elements (`quantize_groups`). Sums of products of codes are exact. With the zero point `z` of the format's codes
 
     y[i, j] = sum over groups g of  d[j, g] * (sum over parts p of e[i, p] * sum of c[j, k] * q[i, k])  +  m[j, g] * s[i, g]
     s[i, g] = sum over parts p of e[i, p] * sum of q[i, k]                            # m is -z * d where the format has no minimums
 
-in that order, each step one FMA. The error is that of the activations' codes: at most 1/254 of the largest element of its part for each.
-Parts are small because few elements are much larger than the others, and spoil only what shares a scale with them.
+in that order, each step one FMA. The only error is that of the activations' codes: at most 1/254 of the largest element of the part, for
+each element. Parts are small because a few outliers are much larger than the rest, and cost precision only to elements that share their
+scale.
 
     y = ops.block_linear(x, raw, format="Q4_1")        # x: f32[n, k], raw: u8[rows, k // 32, 20]  ->  f32[n, rows]
     e = ops.block_take(raw, ids, format="Q8_0")        # rows as f32, as an embedding is read
@@ -38,8 +39,8 @@ from ..operators import Array, Body, OpCall, P, R, composite, operand, operator
 from ..stage import Indices, Read, Stage
 from .shape import concat, reshape
 
-PACK = 16  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
-PART = 16  # activations that share a scale, at most
+PACK = 16  # rows of weights that are interleaved: a constant of the layout, not of the machine
+PART = 16  # the largest number of activations that share a scale: outliers cost precision to few others
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +59,39 @@ class BlockMatmulAttrs:
 
 
 def format_of(name: str) -> Format:
-    """The block format of that name."""
-    found = BY_NAME.get(name)
-    if found is None or found.codes is None:
+    """The block format with this name; raises an Error if there is none."""
+    format = BY_NAME.get(name)
+    if format is None or format.codes is None:
         names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
         raise Error(f"there is no block format `{name}`", help=f"one of {names}")
-    return found
+    return format
 
 
 def group_of(format: Format) -> int:
-    """Elements that share a scale."""
+    """The number of elements that share a scale."""
     assert format.scale is not None
     return format.length // (format.scale.groups.count if format.scale.groups is not None else 1)
 
 
 def half_bytes(format: Format) -> bool:
-    """Whether two codes lie in a byte of the packed codes."""
+    """True if two packed codes share a byte."""
     assert format.codes is not None
     return format.codes.width <= 4 and not format.codes.table
 
 
 def zero_of(format: Format) -> int:
-    """What is taken away from a packed code, which is never negative."""
+    """The zero point of packed codes, which are unsigned: value = (code - zero) * scale."""
     codes = format.codes
     assert codes is not None
     return 128 if codes.signed or codes.table else codes.bias
 
 
 def _scale_dtype(factor: Factor) -> DType:
-    """The dtype of packed factors: that of the file where they are not products."""
+    """The dtype of packed scales or minimums: f16 if the file stores them as such, else f32."""
     return f16 if factor.groups is None and factor.dtype is f16 else f32
 
 
-# Reading the bytes of a block, as expressions. `at(byte)` is a byte of the block.
+# Decoding the bytes of a block, as expressions. `at(byte)` reads one byte of it.
 
 
 def _u(value: int) -> Expr:
@@ -105,18 +106,18 @@ def _bits(part: Bits, number: Expr, at: Any) -> Expr:
 
 
 def _code(packed: Packed, number: Expr, at: Any) -> Expr:
-    """The bits of a number, u8; a table or a sign is not looked at."""
+    """The bits of a code as u8, before a lookup table or a sign is applied."""
     parts = [p for p in packed.bits if p.count == packed.count]
     split = [p for p in packed.bits if p.count != packed.count]
-    found: Expr = _u(0)
+    bits: Expr = _u(0)
     for p in parts:
-        found = BitOr(found, _bits(p, number, at)) if p.into or found is not _u(0) else _bits(p, number, at)
+        bits = BitOr(bits, _bits(p, number, at)) if p.into or bits is not _u(0) else _bits(p, number, at)
     for p in split:
         inside = Select(Lt(number, Const(p.first, i64)), _u(0), _bits(p, _least(number, p.first), at))
         if p.first == 0:
             inside = Select(Lt(number, Const(p.count, i64)), _bits(p, _most(number, p.count - 1), at), _u(0))
-        found = BitOr(found, inside)
-    return found
+        bits = BitOr(bits, inside)
+    return bits
 
 
 def _least(e: Expr, low: int) -> Expr:
@@ -128,25 +129,25 @@ def _most(e: Expr, high: int) -> Expr:
 
 
 def _unsigned(packed: Packed, number: Expr, at: Any) -> Expr:
-    """A code as it is packed, u8: never negative, `zero_of` above what it means."""
+    """A code as it is packed: u8, larger than its value by `zero_of`."""
     bits = _code(packed, number, at)
     if packed.table:
-        found: Expr = _u(packed.table[0] + 128)
+        code: Expr = _u(packed.table[0] + 128)
         for n, value in enumerate(packed.table[1:], 1):
-            found = Select(Eq(bits, _u(n)), _u(value + 128), found)
-        return found
+            code = Select(Eq(bits, _u(n)), _u(value + 128), code)
+        return code
     return BitXor(bits, _u(128)) if packed.signed else bits
 
 
 def _number(packed: Packed, number: Expr, at: Any) -> Expr:
-    """A small integer, f32."""
+    """The value of a code as f32."""
     if packed.table or packed.signed:
         return Cast(f32, Cast(i32, _unsigned(packed, number, at)) - 128)
     return Cast(f32, Cast(i32, _code(packed, number, at)) - packed.bias)
 
 
 def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
-    """The factor of a group, f32 or as it is stored."""
+    """The scale or minimum of a group: as stored, or f32 if it is a product with a small integer."""
     size = factor.dtype.itemsize
     whole = u16 if size == 2 else u32
     bits: Expr = Cast(whole, at(Const(factor.offset, i64)))
@@ -156,11 +157,11 @@ def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
     return stored if factor.groups is None else Cast(f32, stored) * _number(factor.groups, group, at)
 
 
-# The three parts of packed weights.
+# Extracting codes, scales and minimums.
 
 
 def _raw(d: Deduction, format: str) -> tuple[Expr, Expr, Format]:
-    """Rows and elements of a row of the weights, and their format."""
+    """The number of rows, the elements of a row, and the format of the weights in argument 0."""
     known, raw = format_of(format), d.rank(0, 3)
     if raw.dtype is not u8:
         raise d.error(f"{d.what}: `{d.args[0].name}` is {raw.dtype}, not the bytes of blocks", arg=0)
@@ -192,8 +193,8 @@ def _codes_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: For
             at = partial(read, 0, row, k // format.length)
             return _unsigned(packed, k % format.length, at)
 
-        found = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
-        return Select(inside, found, _u(0))
+        byte = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
+        return Select(inside, byte, _u(0))
 
     return (Stage("codes", u8, outs[0].shape, value),)
 
@@ -218,7 +219,7 @@ def block_codes(op: OpCall, raw: Any, format: str) -> Any:
 
 
 def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator that takes the scales, or the minimums, out of blocks."""
+    """Declares an operator that extracts the scales, or the minimums, of blocks."""
 
     def deduce(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
         rows, length, format = _raw(d, attrs.format)
@@ -238,10 +239,10 @@ def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
             size = _scale_dtype(factor).itemsize
             row = p * PACK + byte // size
             at = partial(read, 0, row, g // groups)
-            found = _factor(factor, g % groups, at)
+            number = _factor(factor, g % groups, at)
             if part == "minimum" and format.sign < 0:
-                found = -found
-            bits = Bitcast(u16 if size == 2 else u32, found)
+                number = -number
+            bits = Bitcast(u16 if size == 2 else u32, number)
             one = Cast(u8, Shr(bits, Cast(bits.dtype, byte % size * 8)))
             return Select(Lt(row, args[0].shape[0]), one, _u(0))
 
@@ -276,7 +277,7 @@ def block_minimums(op: OpCall, raw: Any, format: str) -> Any:
     return op.emit(raw, attrs=FormatAttrs(format))
 
 
-# Activations, a row of groups each.
+# Quantizing activations.
 
 
 def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
@@ -290,7 +291,7 @@ def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
 
 
 def parts_of(group: int) -> int:
-    """The parts of a group of so many elements."""
+    """The number of parts of a group of `group` elements."""
     return max(1, group // PART)
 
 
@@ -306,25 +307,25 @@ def _quantize_reference(args: Sequence[Array], attrs: None) -> list[Array]:
 
 
 def _in_order(scale: Array, sums: Array) -> Array:
-    """The sum over the last axis of products, each step one FMA."""
-    found = np.zeros(np.broadcast_shapes(scale.shape, sums.shape)[:-1], np.float32)
+    """The sum of products over the last axis, in order, each step one FMA."""
+    total = np.zeros(np.broadcast_shapes(scale.shape, sums.shape)[:-1], np.float32)
     for p in range(scale.shape[-1]):
-        found = (scale[..., p].astype(np.float64) * sums[..., p] + found).astype(np.float32)
-    return found
+        total = (scale[..., p].astype(np.float64) * sums[..., p] + total).astype(np.float32)
+    return total
 
 
 @operator(deduce=_deduce_quantize, reference=_quantize_reference, template="block_quantized.quantize")
 def quantize_groups(op: OpCall, x: Any) -> Any:
-    """8-bit codes of f32[n, groups, elements], with the scale of each part of a group, and each group's sum."""
+    """8-bit codes of f32[n, groups, elements], the scale of each part of a group, and the sum of each group."""
     return op.emit(x)
 
 
-# The product.
+# The matmul of codes.
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The bytes of one group of packed weights: codes, then scales, then minimums, if there are any."""
+    """The bytes of one group of packed weights: codes, then scales, then minimums if the format has them."""
 
     codes: int
     scale: DType
@@ -332,17 +333,17 @@ class Group:
 
     @property
     def at_minimum(self) -> int:
-        """Where the minimums begin."""
+        """The offset of the minimums."""
         return self.codes + PACK * self.scale.itemsize
 
     @property
     def size(self) -> int:
-        """All bytes."""
+        """The number of bytes."""
         return self.at_minimum + (PACK * self.minimum.itemsize if self.minimum is not None else 0)
 
 
 def group_bytes(format: Format) -> Group:
-    """How a group of packed weights lies."""
+    """The layout of a group of packed weights."""
     assert format.scale is not None
     codes = group_of(format) * PACK // (2 if half_bytes(format) else 1)
     return Group(codes, _scale_dtype(format.scale), None if format.minimum is None else _scale_dtype(format.minimum))
@@ -350,7 +351,7 @@ def group_bytes(format: Format) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """Packed weights as arrays, code * scale + offset: codes i64[rows, k], which are not negative; factors f32[rows, groups]."""
+    """Packed weights as arrays: code * scale + offset. Codes are i64[rows, k] and not negative, factors f32[rows, groups]."""
 
     codes: Array
     scale: Array
@@ -358,7 +359,7 @@ class Unpacked:
 
 
 def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
-    """What `block_weights` put together, in numpy."""
+    """The inverse of `block_weights`, in numpy."""
     lies = group_bytes(format)
 
     def factors(start: int, kind: DType) -> Array:
@@ -374,7 +375,7 @@ def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
 
 
 def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -> None:
-    """Argument `k` is packed weights of so many rows of `length` elements."""
+    """Checks that argument `k` is packed weights with the number of rows in `attrs`, of `length` elements each."""
     weights, format = d.rank(k, 3), format_of(attrs.format)
     name, size = d.args[k].name, group_bytes(format).size
     d.equal(weights.shape[1] * group_of(format), length, f"`{name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
@@ -403,19 +404,19 @@ def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Ar
     dots = np.einsum("igpk,jgpk->ijgp", q.astype(np.int64).reshape(n, *shape), packed.codes.reshape(attrs.rows, *shape))
     out = np.zeros((len(q), attrs.rows), np.float32)
     for g in range(groups):
-        found = _in_order(scale[:, None, g], dots[:, :, g])
-        out = (found.astype(np.float64) * packed.scale[:, g] + out).astype(np.float32)
+        dot = _in_order(scale[:, None, g], dots[:, :, g])
+        out = (dot.astype(np.float64) * packed.scale[:, g] + out).astype(np.float32)
         out = (packed.offset[:, g].astype(np.float64) * sums[:, g, None] + out).astype(np.float32)
     return [out]
 
 
 @operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=BlockMatmulAttrs, arity=4, template="block_quantized.matmul")
 def block_matmul(op: OpCall, q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The product of quantized activations and packed weights."""
+    """The matmul of quantized activations with packed weights."""
     return op.emit(q, scale, sums, weights, attrs=BlockMatmulAttrs(format, rows))
 
 
-# Rows as numbers.
+# Dequantized rows.
 
 
 def _deduce_take(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
@@ -432,20 +433,20 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Form
     rows = args[0].shape[0]
 
     def index(i: Indices, read: Read) -> Expr:
-        found = read(1, *i[:-1])
-        return found if found.dtype is i64 else Cast(i64, found)
+        row = read(1, *i[:-1])
+        return row if row.dtype is i64 else Cast(i64, row)
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         assert format.codes is not None and format.scale is not None
         at = partial(read, 0, index(i, read), i[-1] // format.length)
         k, g = i[-1] % format.length, i[-1] % format.length // group_of(format)
         factor = _factor(format.scale, g if groups > 1 else Const(0, i64), at)
-        found = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
+        weight = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
         if format.minimum is None:
-            return found
+            return weight
         least = _factor(format.minimum, g if groups > 1 else Const(0, i64), at)
         least = least if least.dtype is f32 else Cast(f32, least)
-        return found + least if format.sign > 0 else found - least
+        return weight + least if format.sign > 0 else weight - least
 
     def check(i: Indices, read: Read) -> tuple[Expr, str, tuple[Expr, ...]]:
         row = index(i, read)
@@ -463,7 +464,7 @@ def _take_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=FormatAttrs, arity=2)
 def block_take(op: OpCall, raw: Any, ids: Any, format: str) -> Any:
-    """Rows of weights as f32."""
+    """Rows of block-quantized weights as f32."""
     return op.emit(raw, ids, attrs=FormatAttrs(format))
 
 
@@ -492,7 +493,7 @@ def block_linear(op: OpCall, x: Any, raw: Any, format: str) -> Any:
 
 
 def linear_operands(op: str, x: Any, raw: Any, format: str) -> tuple[Any, Any, int]:
-    """A matrix of activations, weights as packs, and how many rows these have; an error in the words of the operator `op`."""
+    """The activations, the packed weights, and the number of rows of the weights; errors name the operator `op`."""
     value, a = operand(op, raw), operand(op, x)
     weights = block_weights(value, format)
     rows, shape = value.tensor.shape[0], a.tensor.shape

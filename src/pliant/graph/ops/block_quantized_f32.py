@@ -1,7 +1,7 @@
-"""Products of floats with weights of block formats, which become f32 in registers: memory and traffic are those of the codes.
+"""Matmuls of f32 activations with block-quantized weights, which are dequantized in registers: memory and traffic are those of the codes.
 
-Weights are packed as `graph/ops/block_quantized.py` tells. Activations stay f32, nothing is rounded but the products themselves; with the
-zero `z` of the format's codes
+Weights are packed as in `graph/ops/block_quantized.py`. Activations stay f32, so only the products are rounded. With the zero point `z`
+of the format's codes
 
     w[j, k] = muladd(c[j, k], d[j, g], m[j, g])                       # m is -z * d where the format has no minimums: w is rounded once
     y[i, j] = (sum of x[i, k] * w[j, k] over even k) + (over odd k)   # each in order, each step one FMA
@@ -47,12 +47,12 @@ def _reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, attrs=BlockMatmulAttrs, arity=2, template="block_quantized_f32.matmul")
 def block_matmul_exact(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The product of floats and packed weights."""
+    """The matmul of f32 activations with packed weights."""
     return op.emit(x, weights, attrs=BlockMatmulAttrs(format, rows))
 
 
 @composite
 def block_linear_exact(op: OpCall, x: Any, raw: Any, format: str) -> Any:
-    """`x @ w.T` for weights of a block format, which become f32 as they are read; x is f32[n, k]."""
+    """`x @ w.T` for weights of a block format, dequantized to f32 as they are read; x is f32[n, k]."""
     a, weights, rows = linear_operands(op.name, x, raw, format)
     return block_matmul_exact(a, weights, format=format, rows=rows)

@@ -1,11 +1,10 @@
-"""What a function calls besides operators: external symbols, Python callbacks, match_cast; and literal tensors.
+"""Calls of other code (external symbols, Python callbacks, loop programs, graph functions), match_cast, and literal tensors.
 
-y = ops.call_library("cblas_thing", [x], out=Tensor[f32, n, 4])
-z = ops.call_host(my_python_function, [x], out=Tensor[f32, n])
-w = ops.match_cast(x, Tensor[f32, m, 4])          # defines m; also pliant.match_cast
+y = ops.call_library("cblas_thing", [x], out=Tensor[f32, n, 4]) z = ops.call_host(my_python_function, [x], out=Tensor[f32, n]) w =
+ops.match_cast(x, Tensor[f32, m, 4])          # defines m; also pliant.match_cast
 
-In the text of programs that were lowered, `call_loop` says the dims of a call that its arguments do not tell, and `require` what the next
-node checks besides.
+`call_loop` and `require` appear in the text of lowered programs: `call_loop` states the dims of a call that do not follow from its
+arguments, `require` a run-time check of the next node.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 def annotation_of(spec: Any, what: str) -> Annotation:
-    """The annotation that a user wrote as `Tensor[f32, n]`, `State[…]` or a dtype."""
+    """The annotation for a user's `Tensor[f32, n]`, `State[…]` or dtype."""
     if isinstance(spec, Tensor | Shape | Scalar | Tuple):
         return spec
     if isinstance(spec, TensorSpec) and spec.role in ("in", "state"):
@@ -54,7 +53,7 @@ def _unpack(outs: tuple[Any, ...]) -> Any:
 
 @composite
 def call_library(op: OpCall, symbol: str, args: Any, out: Any) -> Any:
-    """The results of an external symbol called with the arguments, then memory for `out`."""
+    """Calls an external symbol with the arguments, then memory for the results `out`; returns the results."""
     builder = op.builder()
     if not isinstance(symbol, str):
         raise Error(f"{op.name}: the symbol is a text", help='for example ops.call_library("my_symbol", [x], out=Tensor[f32, n])')
@@ -63,7 +62,7 @@ def call_library(op: OpCall, symbol: str, args: Any, out: Any) -> Any:
 
 @composite
 def call_host(op: OpCall, fn: Any, args: Any, out: Any) -> Any:
-    """The results of a Python function called with numpy arrays; it runs in the interpreter, at every call."""
+    """Calls a Python function with numpy arrays, in the Python interpreter, at every run; returns its results."""
     builder = op.builder()
     if not callable(fn):
         raise Error(f"{op.name}: a Python function is expected first")
@@ -72,7 +71,7 @@ def call_host(op: OpCall, fn: Any, args: Any, out: Any) -> Any:
 
 @composite
 def call_loop(op: OpCall, fn: Any, args: Any, dims: Any) -> Any:
-    """The results of a loop program whose symbols have the values `dims`; scalars among the arguments may be expressions."""
+    """Calls a loop program whose symbols have the values `dims`; scalar arguments may be expressions. Returns its results."""
     builder = op.builder()
     callee = getattr(fn, "callee", fn)
     if not isinstance(callee, Callee):
@@ -85,7 +84,7 @@ def call_loop(op: OpCall, fn: Any, args: Any, dims: Any) -> Any:
 
 @composite
 def require(op: OpCall, condition: Any, message: str, values: Any = (), help: str = "") -> None:
-    """A condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values."""
+    """Adds a condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values."""
     builder = op.builder()
     if not isinstance(message, str) or not isinstance(help, str) or not isinstance(values, tuple | list):
         help_ = 'write ops.require(n == m, "{0} is not {1}", [n, m])'
@@ -109,7 +108,7 @@ def _scalar(name: str, what: str, value: Any) -> Expr:
 
 @composite
 def call_function(op: OpCall, fn: Any, args: Any, out: Any = None) -> Any:
-    """The results of a graph function; `out` gives names to dims that it defines inside."""
+    """Calls a graph function; `out` names the dims that the function defines. Returns its results."""
     builder = op.builder()
     function = getattr(fn, "graph", fn)
     if not isinstance(function, Function):
@@ -120,10 +119,10 @@ def call_function(op: OpCall, fn: Any, args: Any, out: Any = None) -> Any:
 
 @composite
 def match_cast(op: OpCall, x: T, annotation: Any) -> T:
-    """`x` under a finer annotation, checked at run time; dims that are new and stand alone are defined by it."""
+    """`x` with a more precise annotation, checked at run time; new dims that stand alone in it are defined by it."""
     builder = op.builder()
-    found: Any = builder.match_cast(op.operand(x), annotation_of(annotation, op.name))
-    return found
+    result: Any = builder.match_cast(op.operand(x), annotation_of(annotation, op.name))
+    return result
 
 
 @composite

@@ -54,55 +54,55 @@ def _cast_formula(attrs: CastAttrs) -> Formula:
 
 @elementwise(E.Eq, np.equal, COMPARES)
 def equal(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x == y`."""
+    """`x == y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.Ne, np.not_equal, COMPARES)
 def not_equal(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x != y`."""
+    """`x != y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.Lt, np.less, ORDERS)
 def less(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x < y`."""
+    """`x < y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.Le, np.less_equal, ORDERS)
 def less_equal(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x <= y`."""
+    """`x <= y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(lambda a, b: E.Lt(b, a), np.greater, ORDERS)
 def greater(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x > y`."""
+    """`x > y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(lambda a, b: E.Le(b, a), np.greater_equal, ORDERS)
 def greater_equal(op: OpCall, x: T, y: T | float) -> Bool:
-    """Where `x >= y`."""
+    """`x >= y`, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.And, np.logical_and, BOOLS)
 def logical_and(op: OpCall, x: T, y: T) -> T:
-    """Where both bools hold."""
+    """`x and y` of bools, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.Or, np.logical_or, BOOLS)
 def logical_or(op: OpCall, x: T, y: T) -> T:
-    """Where either bool holds."""
+    """`x or y` of bools, elementwise."""
     return op.emit(x, y)
 
 
 @elementwise(E.Not, np.logical_not, BOOLS)
 def logical_not(op: OpCall, x: T) -> T:
-    """Where a bool does not hold."""
+    """`not x` of bools, elementwise."""
     return op.emit(x)
 
 
@@ -113,7 +113,7 @@ def logical_not(op: OpCall, x: T) -> T:
     attrs=CastAttrs,
 )
 def cast(op: OpCall, x: Any, dtype: type[T]) -> T:
-    """`x` in another data type."""
+    """`x` converted to another data type."""
     if isinstance(x, bool | int | float):
         raise Error(f"{op.name} of the Python number {x}", help="a number takes the dtype of the tensor beside it")
     return op.emit(x, attrs=CastAttrs(to_dtype(dtype)))
@@ -121,23 +121,23 @@ def cast(op: OpCall, x: Any, dtype: type[T]) -> T:
 
 @elementwise(E.Ne, np.logical_xor, BOOLS)
 def logical_xor(op: OpCall, x: T, y: T) -> T:
-    """Where one of the bools is true and the other is not."""
+    """True where exactly one of two bools is true."""
     return op.emit(x, y)
 
 
 @elementwise(lambda x: E.Ne(x, x), np.isnan, _TESTS)
 def is_nan(op: OpCall, x: Any) -> Bool:
-    """Where `x` is not a number."""
+    """True where `x` is NaN."""
     return op.emit(x)
 
 
 @elementwise(lambda x: E.Eq(Call("abs", x), Const(math.inf, x.dtype)), np.isinf, _TESTS)
 def is_inf(op: OpCall, x: Any) -> Bool:
-    """Where `x` is infinite, of either sign."""
+    """True where `x` is infinite, of either sign."""
     return op.emit(x)
 
 
 @elementwise(lambda x: E.Lt(Call("abs", x), Const(math.inf, x.dtype)), np.isfinite, _TESTS)
 def is_finite(op: OpCall, x: Any) -> Bool:
-    """Where `x` is neither infinite nor NaN."""
+    """True where `x` is neither infinite nor NaN."""
     return op.emit(x)

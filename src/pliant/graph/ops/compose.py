@@ -1,4 +1,4 @@
-"""Functions made of the operators for moving elements: squeeze, unsqueeze, flatten, stack, split, chunk, unbind, depth_to_space, …
+"""Functions composed of reshape, permute, slice and concat: squeeze, unsqueeze, flatten, stack, split, chunk, unbind, depth_to_space, …
 
 ops.unsqueeze(x, 0), ops.stack([a, b]), q, k, v = ops.split(x, 3, axis=-1)
 """
@@ -29,10 +29,10 @@ def _shape(value: Any) -> tuple[Expr, ...]:
 
 @composite
 def unsqueeze(op: OpCall, x: T, axis: Any) -> T:
-    """`x` with a new dim of 1 at each axis, counted in the result."""
+    """`x` with a new dim of 1 at each axis; axes are positions in the result."""
     value = op.operand(x)
-    given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = [normal_axis(op.name, value, a, extra=len(given)) for a in given]
+    listed = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [normal_axis(op.name, value, a, extra=len(listed)) for a in listed]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op.name}: an axis is given twice", facts=[f"axis is {axis}"])
     old = iter(_shape(value))
@@ -42,7 +42,7 @@ def unsqueeze(op: OpCall, x: T, axis: Any) -> T:
 
 @composite
 def squeeze(op: OpCall, x: T, axis: Any = None) -> T:
-    """`x` without the dims of 1 at the axes; without an axis, all that are known to be 1."""
+    """`x` without the dims of 1 at the axes; without an axis, without all dims that are known to be 1."""
     value = op.operand(x)
     shape = _shape(value)
     axes = tuple(k for k, n in enumerate(shape) if n is ONE) if axis is None else normal_axes(op.name, value, axis)
@@ -54,7 +54,7 @@ def squeeze(op: OpCall, x: T, axis: Any = None) -> T:
 
 @composite
 def flatten(op: OpCall, x: T, start: int = 0, end: int = -1) -> T:
-    """The axes from `start` to `end` as one."""
+    """`x` with the axes from `start` to `end` merged into one."""
     value = op.operand(x)
     shape = _shape(value)
     if not shape:
@@ -68,7 +68,7 @@ def flatten(op: OpCall, x: T, start: int = 0, end: int = -1) -> T:
 
 @composite
 def stack(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
-    """Several tensors of one shape along a new axis."""
+    """Tensors of one shape, joined along a new axis."""
     if not isinstance(xs, tuple | list) or not xs:
         raise ShapeError("stack takes a list of tensors", help="for example ops.stack([a, b], axis=0)")
     values = op.operands(xs)
@@ -78,7 +78,7 @@ def stack(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
 
 @composite
 def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
-    """`x` in equal parts along `axis`, or in parts of the sizes that are listed."""
+    """`x` split along `axis` into equal parts, or into parts of the listed sizes."""
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -93,12 +93,12 @@ def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
         raise ShapeError(
             f"{op.name}: sizes of {starts[-1]} in all for the {n} elements of axis {at}", facts=[f"`{value.name}` is {value.annotation}"]
         )
-    found = [cut(value, at, a, b) for a, b in pairwise(starts[:-1])]
-    return (*found, _last_part(value, at, starts[-2], starts[-1])) if sizes else ()
+    pieces = [cut(value, at, a, b) for a, b in pairwise(starts[:-1])]
+    return (*pieces, _last_part(value, at, starts[-2], starts[-1])) if sizes else ()
 
 
 def _last_part(value: Value, axis: int, start: Expr, stop: Expr) -> Any:
-    """The part from `start` to the end of the axis, which is checked to be `stop`."""
+    """The part from `start` to the end of the axis, whose extent is checked to be `stop`."""
     shape = _shape(value)
     if decide(Eq(shape[axis], stop)):
         return cut(value, axis, start, stop)
@@ -117,7 +117,7 @@ def _equal_part(value: Value, n: Expr, parts: Any) -> Expr:
 
 @composite
 def chunk(op: OpCall, x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
-    """`x` in so many parts of ceil(n / parts) elements along `axis`, the last of which may be smaller, or be missing, as in torch."""
+    """`x` split along `axis` into at most `parts` parts of ceil(n / parts) elements, the last possibly smaller, as in torch."""
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -130,7 +130,7 @@ def chunk(op: OpCall, x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
 
 @composite
 def unbind(op: OpCall, x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of `x` at each place along `axis`, whose extent is a number, without that axis."""
+    """The slices of `x` at each index along `axis`, without that axis; its extent must be a number."""
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -150,7 +150,7 @@ def _image(name: str, x: Any, block: Any) -> tuple[Value, int]:
 
 @composite
 def depth_to_space(op: OpCall, x: T, block: int, mode: str = "DCR") -> T:
-    """Channels in blocks of `block` by `block` become height and width; "CRD": channels first, as in `pixel_shuffle`."""
+    """Moves blocks of `block` x `block` channels into height and width; mode "CRD" has the channel first, as `pixel_shuffle`."""
     value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
     _divisible(op.name, value, c, b * b, "channels")
@@ -166,13 +166,13 @@ def depth_to_space(op: OpCall, x: T, block: int, mode: str = "DCR") -> T:
 
 @composite
 def pixel_shuffle(op: OpCall, x: T, block: int) -> T:
-    """Channels (c, block, block) become height and width, as in torch."""
+    """Moves channels (c, block, block) into height and width, as in torch."""
     return depth_to_space(x, block, "CRD")
 
 
 @composite
 def space_to_depth(op: OpCall, x: T, block: int) -> T:
-    """Blocks of height and width become channels: (n, c, h, w) to (n, block * block * c, h / block, w / block)."""
+    """Moves blocks of height and width into channels: (n, c, h, w) to (n, block * block * c, h / block, w / block)."""
     value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
     _divisible(op.name, value, h, b, "rows")

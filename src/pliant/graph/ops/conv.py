@@ -1,9 +1,9 @@
-"""Convolutions and transposed convolutions over any number of spatial dims. Sums over 16-bit floats are made in f32.
+"""Convolutions and transposed convolutions over any number of spatial dims. 16-bit floats are summed in f32.
 
-ops.conv(x, weight, bias, stride=2, padding=1)            # x: (n, c, h, w), weight: (out, c / groups, kh, kw), as ONNX and ATen have it
+ops.conv(x, weight, bias, stride=2, padding=1)            # x: (n, c, h, w), weight: (out, c / groups, kh, kw), as in ONNX and ATen
 ops.conv_transpose(x, weight, stride=2)                   # weight: (c, out / groups, kh, kw)
 
-A transposed convolution is written as a gather: each element of the result sums what reaches it, so no two write to one place.
+A transposed convolution is a gather: each element of the result sums the products that reach it, so no two iterations write one element.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConvAttrs:
-    """Steps between windows, (before, after) padding and steps between taps for each spatial dim; the number of groups of channels."""
+    """Stride, (before, after) padding and dilation for each spatial dim, and the number of channel groups."""
 
     stride: tuple[int, ...]
     padding: Pads
@@ -56,7 +56,7 @@ class ConvAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ConvTransposeAttrs:
-    """As for a convolution; `output_padding` is added to the end of each spatial dim of the result."""
+    """As for a convolution; `output_padding` extends the end of each spatial dim of the result."""
 
     stride: tuple[int, ...]
     padding: Pads
@@ -103,16 +103,16 @@ def _deduce_conv(d: Deduction, attrs: ConvAttrs) -> tuple[Annotation, ...]:
 
 
 def _with_bias(args: tuple[Tensor, ...], out: Tensor, total: Stage) -> tuple[Stage, ...]:
-    """The sum, and a last stage where something is left to do."""
+    """The sum, followed by a stage that adds the bias and casts, if there is either to do."""
     if len(args) == 2 and total.dtype is out.dtype:
         return (total,)
 
     def last(i: Indices, r: Indices, read: Read) -> Expr:
-        found = read(total.name, *i)
+        result = read(total.name, *i)
         if len(args) == 3:
             bias = read(2, i[1])
-            found = Add(found, bias if bias.dtype is found.dtype else Cast(found.dtype, bias))
-        return found if found.dtype is out.dtype else Cast(out.dtype, found)
+            result = Add(result, bias if bias.dtype is result.dtype else Cast(result.dtype, bias))
+        return result if result.dtype is out.dtype else Cast(out.dtype, result)
 
     return (total, Stage("out", out.dtype, out.shape, last))
 
@@ -133,17 +133,17 @@ def _conv_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Conv
         channel = r[0] if attrs.groups == 1 else group_start(i[1] // per_group, weight.shape[1], const(attrs.groups), per_group) + r[0]
         places = window.places(i[2:], r[1:])
         if padded is None:
-            found = read(0, i[0], channel, *places)
+            element = read(0, i[0], channel, *places)
         else:
-            found = read("padded", i[0], channel, *(simplify(p + lo) for p, (lo, _) in zip(places, window.padding, strict=True)))
-        return _product(found, read(1, i[1], *r), wide)
+            element = read("padded", i[0], channel, *(simplify(p + lo) for p, (lo, _) in zip(places, window.padding, strict=True)))
+        return _product(element, read(1, i[1], *r), wide)
 
     total = Stage("sum", wide, out.shape, value, weight.shape[1:], "add", Const(0, wide))
     return (*(() if padded is None else (padded,)), *_with_bias(args, out, total))
 
 
 def _padded(x: Tensor, window: Window) -> Stage | None:
-    """The operand with zeros around it; None where there is no padding. A stage of its own, so that sums need no condition."""
+    """A stage that copies the operand with zeros around it, so that the sum needs no bounds checks; None without padding."""
     shape = tuple(simplify(n + lo + hi) for n, (lo, hi) in zip(x.shape[2:], window.padding, strict=True))
     starts = tuple(lo for lo, _ in window.padding)
 
@@ -219,7 +219,7 @@ def _conv_transpose_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], a
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         places, conditions = [], []
         for k, n in enumerate(x.shape[2:]):
-            reached = i[2 + k] + attrs.padding[k][0] - r[1 + k] * attrs.dilation[k]  # stride times the place it comes from
+            reached = i[2 + k] + attrs.padding[k][0] - r[1 + k] * attrs.dilation[k]  # stride times the source position
             s = attrs.stride[k]
             places.append(reached // s)
             conditions += [Le(ZERO, places[-1]), Lt(places[-1], n)]
@@ -228,14 +228,14 @@ def _conv_transpose_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], a
         channel, inner = r[0], i[1]
         if attrs.groups > 1:
             channel, inner = group_start(i[1] // per_group, depth, const(attrs.groups), per_group) + r[0], i[1] % per_group
-        found = read_inside(read, 0, (i[0], channel, *places), all_of(conditions), Const(0, x.dtype))
-        return _product(found, read(1, channel, inner, *r[1:]), wide)
+        element = read_inside(read, 0, (i[0], channel, *places), all_of(conditions), Const(0, x.dtype))
+        return _product(element, read(1, channel, inner, *r[1:]), wide)
 
     return _with_bias(args, out, Stage("sum", wide, out.shape, value, (depth, *weight.shape[2:]), "add", Const(0, wide)))
 
 
 def _conv_transpose_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
-    """Every element of the operand is spread over the result, tap by tap."""
+    """Scatters every element of the operand into the result, tap by tap."""
     x, weight = _wide(args[0]), _wide(args[1])
     kernel = weight.shape[2:]
     geometry = list(zip(x.shape[2:], attrs.stride, kernel, attrs.dilation, strict=True))
@@ -273,7 +273,7 @@ def conv_transpose(
     dilation: Any = 1,
     groups: int = 1,
 ) -> T:
-    """The transposed convolution of `x` (n, c, …) with `weight` (c, out / groups, …): the gradient of `conv` by its operand."""
+    """The transposed convolution of `x` (n, c, …) with `weight` (c, out / groups, …): the gradient of `conv` for its operand."""
     value, kernel, rank = _spatial(op.name, x, weight)
     attrs = ConvTransposeAttrs(
         whole_numbers(op.name, "stride", stride, rank),
@@ -294,6 +294,6 @@ def _spatial(name: str, x: Any, weight: Any) -> tuple[Any, Any, int]:
 def _named_padding(window: Window, extents: tuple[Expr, ...], padding: str) -> Pads:
     if padding not in ("valid", "same", "same_upper", "same_lower"):
         raise ShapeError(f'conv has no padding "{padding}"', help='padding is given in numbers, or "same", "same_lower" or "valid"')
-    if padding == "valid" or len(extents) != len(window.kernel):  # deduction says it where ranks differ
+    if padding == "valid" or len(extents) != len(window.kernel):  # deduction reports ranks that differ
         return window.padding
     return same_padding(window, extents, padding == "same_lower")

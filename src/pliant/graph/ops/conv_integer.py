@@ -1,10 +1,10 @@
-"""Convolutions of small integers, channels last.
+"""Convolutions of 8-bit integers, computed with channels last (NHWC).
 
     ops.conv_integer(x, weight, x_zero, padding=1) # u8 or i8 (n, c, h, w) x (out, c, 3, 3) -> i32 (n, out, h, w)
 
-A convolution of integers is a product of the windows' rows with the weight as a matrix, which machines have instructions for; one such
-product for each group of channels, and sums over windows (`depthwise_integer.py`) where a group is one channel. Outside of the image lies
-its zero point. With channels last, rows are runs of channels, and one convolution's result is the next one's operand.
+The convolution is im2col (`unfold`) and a matmul with the weight as a matrix, for which CPUs have dot-product instructions: one matmul
+for each group of channels. Where a group is one channel, it is a sum over windows (`depthwise_integer.py`). The padding is the zero
+point. With channels last, the rows of im2col are runs of channels, and the result of one convolution is the operand of the next.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -47,13 +47,13 @@ def conv_integer(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """The convolution of u8 or i8 `x` (n, c, …) with `weight` (out, c / groups, …), each less its zero point, in i32."""
+    """The i32 convolution of u8 or i8 `x` (n, c, …) with `weight` (out, c / groups, …), each minus its zero point."""
     value = op.operand(x)
     _check(value, op.operand(weight), groups)
     rank = len(tensor_of(value.annotation).shape)
     last = permute(value, (0, *range(2, rank), 1))
-    found = conv_integer_last(last, weight, x_zero, weight_zero, stride, padding, dilation, groups)
-    return permute(found, (0, rank - 1, *range(1, rank - 1)))
+    result = conv_integer_last(last, weight, x_zero, weight_zero, stride, padding, dilation, groups)
+    return permute(result, (0, rank - 1, *range(1, rank - 1)))
 
 
 def conv_integer_last(
@@ -66,9 +66,9 @@ def conv_integer_last(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """As `conv_integer`, of `x` (n, …, c), with the channels of the result last; the extents of the kernel are numbers.
+    """As `conv_integer`, for `x` (n, …, c), with the channels of the result last; the extents of the kernel must be numbers.
 
-    Codes are moved into the ranges that instructions take: u8 on the left, i8 on the right.
+    Codes are moved into the ranges that dot-product instructions take: u8 on the left, i8 on the right.
     """
     a, b = operand("conv_integer", x), operand("conv_integer", weight)
     outs, channels, *kernel = tensor_of(b.annotation).shape
@@ -94,12 +94,12 @@ def conv_integer_last(
 
 
 def _by_group(zero: Value, groups: int, each: Expr) -> Any:
-    """Zero points of results, as a product for each group has them."""
+    """The zero points of the weight, reshaped to broadcast over the matmuls of the groups."""
     return zero if not tensor_of(zero.annotation).shape else reshape(zero, (groups, 1, each))
 
 
 def _depthwise(a: Value, b: Value, x_zero: Any, weight_zero: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """A convolution whose groups are single channels; the codes' zero point is taken away from each sum as a whole."""
+    """A convolution whose groups are single channels; the contribution of the zero point of `x` is subtracted from each whole sum."""
     outs, _, *kernel = tensor_of(b.annotation).shape
     rank = len(kernel)
     short: Any = i16
@@ -115,7 +115,7 @@ def _depthwise(a: Value, b: Value, x_zero: Any, weight_zero: Any, stride: Any, p
 
 
 def _check(x: Value, weight: Value, groups: int) -> None:
-    """Both operands are small integers of as many dims, and the extents of the kernel are numbers."""
+    """Checks that both operands are 8-bit integers of equal rank, and that the extents of the kernel are numbers."""
     a, b = tensor_of(x.annotation), tensor_of(weight.annotation)
     for value, t in ((x, a), (weight, b)):
         if t.dtype not in (i8, u8):
@@ -132,14 +132,14 @@ def _check(x: Value, weight: Value, groups: int) -> None:
 
 
 def _single(kernel: Sequence[Expr], stride: Any, padding: Any) -> bool:
-    """Whether windows are single elements, and each element is one."""
+    """True for a 1x1 convolution of stride 1 without padding, which needs no im2col."""
     single = (1,) * len(kernel)
     ones = tuple(kernel) == tuple(map(const, single)) and whole_numbers("conv_integer", "stride", stride, len(kernel)) == single
     return ones and all(p is ZERO for pair in pad_pairs("conv_integer", padding, len(kernel)) for p in pair)
 
 
 def _moved(codes: Value, zero: Any, to: Any) -> tuple[Any, Any]:
-    """Codes and their zero point as another type of a byte: both move by 128, which turns the highest bit."""
+    """Codes and their zero point as the other 8-bit type: both are shifted by 128, which flips the highest bit."""
     of = tensor_of(codes.annotation).dtype
     if of is to:
         return codes, zero

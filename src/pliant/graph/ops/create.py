@@ -1,4 +1,4 @@
-"""Tensors made of numbers alone or of the places of elements: arange, linspace, eye, tril, triu, one_hot, zeros, ones, full_like.
+"""Tensors made from numbers and indices: arange, linspace, eye, tril, triu, one_hot, zeros, ones, full_like.
 
 ops.arange(n), ops.eye(4), ops.tril(x), ops.one_hot(labels, 10)
 """
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ArangeAttrs:
-    """start, start + step, … before stop: dims and integers, or literals of f64."""
+    """start, start + step, … before stop: dims and integers, or f64 literals."""
 
     start: Expr
     stop: Expr
@@ -56,8 +56,8 @@ def _deduce_arange(d: Deduction, attrs: ArangeAttrs) -> tuple[Annotation, ...]:
 def _arange_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ArangeAttrs) -> tuple[Stage, ...]:
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         at = i[0] if attrs.start.dtype is i64 else Cast(f64, i[0])
-        found: Expr = Add(attrs.start, Mul(at, attrs.step))
-        return found if found.dtype is attrs.dtype else Cast(attrs.dtype, found)
+        number: Expr = Add(attrs.start, Mul(at, attrs.step))
+        return number if number.dtype is attrs.dtype else Cast(attrs.dtype, number)
 
     return (Stage("arange", attrs.dtype, outs[0].shape, value),)
 
@@ -69,21 +69,21 @@ def _arange_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_arange, reference=_arange_reference, stages=_arange_stages, attrs=ArangeAttrs, arity=0)
 def arange(op: OpCall, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
-    """start, start + step, … before `stop`; from 0 on if only one end is given. Of dims and integers i64, of floats f32, if not said."""
+    """start, start + step, … before `stop`; one argument is the stop. Default dtype: i64 for dims and integers, f32 for floats."""
     first, last = (0, start) if stop is None else (start, stop)
-    given = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
-    if any(isinstance(v, float) for v in given):
-        if not all(isinstance(v, int | float) for v in given):
+    numbers = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
+    if any(isinstance(v, float) for v in numbers):
+        if not all(isinstance(v, int | float) for v in numbers):
             raise Error(f"{op.name}: dims and floats cannot be mixed", help="make integers, then cast and multiply")
-        ends = [Const(float(v), f64) for v in given]
+        ends = [Const(float(v), f64) for v in numbers]
         return op.emit(attrs=ArangeAttrs(ends[0], ends[1], ends[2], to_dtype(dtype or "f32")))
-    dims = [as_dim(op.name, v) for v in given]
+    dims = [as_dim(op.name, v) for v in numbers]
     return op.emit(attrs=ArangeAttrs(dims[0], dims[1], dims[2], to_dtype(dtype or "i64")))
 
 
 @dataclass(frozen=True, slots=True)
 class LinspaceAttrs:
-    """`count` numbers from start to stop, both of them included."""
+    """`count` numbers from start to stop, both included."""
 
     start: float
     stop: float
@@ -101,10 +101,10 @@ def _deduce_linspace(d: Deduction, attrs: LinspaceAttrs) -> tuple[Annotation, ..
 def _linspace_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LinspaceAttrs) -> tuple[Stage, ...]:
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         part = Div(Cast(f64, i[0]), Cast(f64, Max(attrs.count - 1, const(1))))
-        found: Expr = Add(Const(attrs.start, f64), Mul(part, Const(attrs.stop - attrs.start, f64)))
+        number: Expr = Add(Const(attrs.start, f64), Mul(part, Const(attrs.stop - attrs.start, f64)))
         last = Lt(ZERO, i[0]) if attrs.count is const(2) else Eq(i[0], Max(attrs.count - 1, const(1)))
-        found = Select(last, Const(attrs.stop, f64), found)  # exactly, whatever was rounded
-        return found if attrs.dtype is f64 else Cast(attrs.dtype, found)
+        number = Select(last, Const(attrs.stop, f64), number)  # exact, whatever rounding the formula has
+        return number if attrs.dtype is f64 else Cast(attrs.dtype, number)
 
     return (Stage("linspace", attrs.dtype, outs[0].shape, value),)
 
@@ -115,13 +115,13 @@ def _linspace_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_linspace, reference=_linspace_reference, stages=_linspace_stages, attrs=LinspaceAttrs, arity=0)
 def linspace(op: OpCall, start: float, stop: float, count: Any, dtype: Any = "f32") -> Any:
-    """`count` numbers from `start` to `stop`, both of them included."""
+    """`count` evenly spaced numbers from `start` to `stop`, both included."""
     return op.emit(attrs=LinspaceAttrs(float(start), float(stop), as_dim(op.name, count), to_dtype(dtype)))
 
 
 @dataclass(frozen=True, slots=True)
 class EyeAttrs:
-    """Rows and columns, and which diagonal is ones: 0 is the main one, above it are the positive ones."""
+    """Rows, columns, and the diagonal of ones: 0 is the main one, positive ones are above it."""
 
     rows: Expr
     columns: Expr
@@ -144,14 +144,14 @@ def _eye_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EyeAt
     arity=0,
 )
 def eye(op: OpCall, rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f32") -> Any:
-    """A matrix of zeros with ones in one diagonal: the main one, or the one `k` above it."""
+    """A matrix of zeros with ones on the main diagonal, or on the diagonal `k` above it."""
     height = as_dim(op.name, rows)
     return op.emit(attrs=EyeAttrs(height, height if columns is None else as_dim(op.name, columns), as_dim(op.name, k), to_dtype(dtype)))
 
 
 @dataclass(frozen=True, slots=True)
 class DiagonalAttrs:
-    """Which diagonal is the last, or the first, that is kept."""
+    """The last (tril) or first (triu) diagonal that is kept."""
 
     k: Expr
 
@@ -164,7 +164,7 @@ def _deduce_triangle(d: Deduction, attrs: DiagonalAttrs) -> tuple[Annotation, ..
 
 
 def _triangle(keeps: Callable[[Expr, Expr], Expr], reference: Callable[..., Any]) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator that keeps the elements for whose column and diagonal a condition holds, and makes the others 0."""
+    """Declares an operator that keeps the elements where `keeps(column, diagonal)` holds, and makes the others 0."""
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: DiagonalAttrs) -> tuple[Stage, ...]:
@@ -193,7 +193,7 @@ def triu(op: OpCall, x: T, k: Any = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class OneHotAttrs:
-    """The extent and the place of the new axis, and the literals at the index and elsewhere."""
+    """The extent and position of the new axis, and the literals at the index and elsewhere."""
 
     depth: Expr
     axis: int
@@ -229,7 +229,7 @@ def _one_hot_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_one_hot, reference=_one_hot_reference, stages=_one_hot_stages, attrs=OneHotAttrs)
 def one_hot(op: OpCall, indices: Any, depth: Any, axis: int = -1, on: Any = 1, off: Any = 0, dtype: Any = "f32") -> Any:
-    """`on` where the place along a new axis is the index, else `off`; negative indices count from the end, others give no `on`."""
+    """`on` at the index along a new axis, `off` elsewhere; negative indices count from the end, an index out of range gives no `on`."""
     value = op.operand(indices)
     literals = [v if isinstance(v, Const) else Const(v, to_dtype(dtype)) for v in (on, off)]
     attrs = OneHotAttrs(as_dim(op.name, depth), normal_axis(op.name, value, axis, extra=1), literals[0], literals[1])
@@ -238,7 +238,7 @@ def one_hot(op: OpCall, indices: Any, depth: Any, axis: int = -1, on: Any = 1, o
 
 @composite
 def full_like(op: OpCall, x: T, value: Any) -> T:
-    """A tensor of the shape and dtype of `x` whose elements are all the number `value`."""
+    """A tensor with the shape and dtype of `x`, filled with the number `value`."""
     like = tensor_of(op.operand(x).annotation)
     if isinstance(value, float) and not like.dtype.is_float:
         raise ShapeError(f"{op.name}: {value} is no value of {like.dtype}")

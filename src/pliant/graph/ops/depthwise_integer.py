@@ -1,9 +1,9 @@
-"""Depthwise convolutions of small integers, channels last: each channel of the result is a sum over the window of one channel.
+"""Depthwise convolutions of 8-bit integers, channels last: each channel of the result sums over the window of one channel.
 
     ops.depthwise_integer(x, weight, fill, (3, 3), stride=2, padding=1)      # u8 (n, h, w, c) x i16 (3, 3, c) -> i32 (n, h, w, c)
 
-Neighbors in memory are channels, so lanes of vectors are: there is nothing to lay out as rows, as for `unfold`. Windows of up to 49
-elements are written out, so that a result is one expression, which what follows element by element goes along with.
+Channels are contiguous, so they are the vector lanes, and no im2col is needed. Windows of up to 49 elements are unrolled into one
+expression, so that elementwise operators after it fuse with it.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -27,7 +27,7 @@ from ..stage import Indices, Read, Stage
 from .unfold import UnfoldAttrs
 from .window import padded_windows, read_inside, whole_numbers, window_of, window_sizes
 
-WRITTEN_OUT = 49  # elements of a window, 7 by 7
+WRITTEN_OUT = 49  # the number of elements of the largest window that is unrolled, 7 x 7
 
 
 def _deduce(d: Deduction, attrs: UnfoldAttrs) -> tuple[Annotation, ...]:
@@ -74,7 +74,7 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=UnfoldAttrs, arity=3)
 def depthwise_integer(op: OpCall, x: Any, weight: Any, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Any:
-    """Sums over windows of `x` (n, …, c) of products with `weight` (kernel…, c) in i32; `fill` lies outside."""
+    """i32 sums over windows of `x` (n, …, c) of products with `weight` (kernel…, c); `fill` is the value of the padding."""
     value = op.operand(x)
     t = tensor_of(value.annotation)
     rank = len(t.shape) - 2

@@ -1,8 +1,8 @@
-"""Dims whose values are known only while the program runs: a number that was computed becomes a dim.
+"""Dims that become known at run time: a computed number becomes a dim.
 
-An operator whose result has a size that depends on data (nonzero, unique, non_max_suppression) is lowered to a loop program that fills
-memory of a known capacity and counts, `bind_dim`, which makes the count a dim, and `prefix`, which is the counted part of the memory.
-Users write `bind_dim` for sizes of their own.
+An operator whose result size depends on data (nonzero, unique, non_max_suppression) is lowered to a loop program that fills memory of a
+known capacity and counts, to `bind_dim`, which makes the count a dim, and to `prefix`, which is the filled part of the memory. Users call
+`bind_dim` for sizes of their own.
 
     u = ops.bind_dim(count, most=n)         # a host scalar whose value is a new dim, checked to be at most n
     y = ops.slice(x, axis=0, stop=u)        # Tensor[f32, u, 64]
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BindAttrs:
-    """The new dim, and what it is at most."""
+    """The new dim, and its upper bound."""
 
     dim: Var
     most: Expr
@@ -56,7 +56,7 @@ def _bind_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_bind, reference=_bind_reference, attrs=BindAttrs, defines=("dim",))
 def bind_dim(op: OpCall, value: Any, dim: Any = None, most: Any = None) -> Any:
-    """A number that was computed, as a new dim; `most` is what memory is planned for, and checked."""
+    """Makes a computed number a new dim; memory is planned for `most`, and a larger number is an error at run time."""
     if most is None:
         raise ShapeError(
             f"{op.name}: `most` is missing", help="say what the dim is at most, in terms of other dims: memory is planned for that"
@@ -66,7 +66,7 @@ def bind_dim(op: OpCall, value: Any, dim: Any = None, most: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PrefixAttrs:
-    """How many elements along the first axis."""
+    """The number of elements along the first axis."""
 
     extent: Expr
 
@@ -82,12 +82,12 @@ def _deduce_prefix(d: Deduction, attrs: PrefixAttrs) -> tuple[Annotation, ...]:
 
 @operator(deduce=_deduce_prefix, reference=lambda args, attrs: [args[0][: attrs.extent]], attrs=PrefixAttrs, view=True)
 def prefix(op: OpCall, x: T, extent: Any) -> T:
-    """The first `extent` elements along axis 0, in the memory of `x`."""
+    """The first `extent` elements along axis 0, as a view of `x`."""
     return op.emit(op.operand(x), attrs=PrefixAttrs(as_dim(op.name, extent)))
 
 
 def new_dim(wanted: Any, name: str = "u") -> Var:
-    """The dim that an operator is to define: the user's, or one of its own."""
+    """The dim that an operator defines: the user's, or a new one."""
     if wanted is None:
         return Dim(name)
     if isinstance(wanted, Var) and wanted.dtype is i64:

@@ -1,10 +1,10 @@
-"""Sums of products by letters: einsum. One operand or two are one operator; more are contracted in a chain from the left.
+"""Sums of products by index letters: einsum. One or two operands are one operator; more are contracted pairwise from the left.
 
     ops.einsum("bij,bjk->bik", a, b)
-    ops.einsum("...ij,...jk", a, b)          # without `->`, letters that come up once remain, in alphabetical order
+    ops.einsum("...ij,...jk", a, b)          # without `->`, letters that occur once remain, in alphabetical order
     ops.einsum("ii->i", a), ops.einsum("i,j,k", x, y, z)
 
-Letters of one size must agree; dims of the dots are broadcast. Sums of 16-bit floats are made in f32.
+Dims with the same letter must be equal; the dims of `...` broadcast. 16-bit floats are summed in f32.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -31,13 +31,13 @@ from ..stage import Indices, Read, Stage
 from .elementwise import project
 from .reduce import accumulator
 
-# A dim of the dots is a letter too: the digit of its place from the end.
+# A dim of `...` is a letter too: the digit of its position from the end.
 _DOTS = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
 class EinsumAttrs:
-    """The letters of the operands and of the result."""
+    """The equation: the letters of the operands and of the result."""
 
     equation: str
 
@@ -48,7 +48,7 @@ def _split(equation: str) -> tuple[list[str], str]:
 
 
 def _letters(d: Deduction, equation: str) -> tuple[list[str], str, dict[str, Expr]]:
-    """The letters of each operand with the dots resolved, those of the result, and the extent of each."""
+    """The letters of each operand (a digit for each dim of `...`), those of the result, and the extent of each letter."""
     inputs, result = _split(equation)
     extents: dict[str, Expr] = {}
     resolved = []
@@ -94,14 +94,14 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EinsumAtt
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         at = dict(zip(result, i, strict=True)) | dict(zip(summed, r, strict=True))
-        found: Expr | None = None
+        term: Expr | None = None
         for k, (t, a) in enumerate(zip(terms, args, strict=True)):
             places = tuple(project((n,), (sizes[c],), (at[c],))[0] if c in _DOTS else at[c] for c, n in zip(t, a.shape, strict=True))
             factor = read(k, *places)
             factor = factor if factor.dtype is wide else Cast(wide, factor)
-            found = factor if found is None else Mul(found, factor)
-        assert found is not None
-        return found
+            term = factor if term is None else Mul(term, factor)
+        assert term is not None
+        return term
 
     reduce = tuple(sizes[c] for c in summed)
     if not summed:
@@ -123,7 +123,7 @@ def _reference(args: Sequence[Array], attrs: EinsumAttrs) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=EinsumAttrs, arity=(1, 2))
 def einsum(op: OpCall, *xs: Any, equation: str | None = None) -> Any:
-    """The sum of products that the equation names, which comes first: `ops.einsum("ij,jk->ik", a, b)`."""
+    """The sum of products that the equation describes: `ops.einsum("ij,jk->ik", a, b)`."""
     if equation is None and xs:
         equation, *rest = xs
         xs = tuple(rest)
@@ -140,14 +140,14 @@ def einsum(op: OpCall, *xs: Any, equation: str | None = None) -> Any:
 
 
 def _needed(a: str, b: str, later: Sequence[str]) -> str:
-    """The letters of two operands that something after them uses, dots first."""
-    found = "..." if "..." in a or "..." in b else ""
+    """The letters of two operands that later operands or the result use, `...` first."""
+    letters = "..." if "..." in a or "..." in b else ""
     wanted = "".join(later).replace("...", "")
-    return found + "".join(c for c in dict.fromkeys((a + b).replace("...", "")) if c in wanted)
+    return letters + "".join(c for c in dict.fromkeys((a + b).replace("...", "")) if c in wanted)
 
 
 def _checked(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of the operands and of the result, which is made up where it is not given."""
+    """The letters of the operands and of the result, which is derived if the equation has no `->`."""
     text = equation.replace(" ", "")
     inputs, result = _split(text)
     if len(inputs) != len(ranks):

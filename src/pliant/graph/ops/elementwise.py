@@ -1,7 +1,7 @@
-"""Elementwise operators, with broadcasting: what they have in common, and arithmetic.
+"""Elementwise operators with broadcasting: the decorators that declare them, and arithmetic.
 
-All operands have one dtype; a Python number takes it. Of host scalars alone the result is a host scalar, whose value is known
-if theirs are. Floats of 16 bits compute in f32 and round once at the end of an operator.
+All operands have one dtype, and a Python number takes it. If all operands are host scalars, the result is a host scalar, with a known
+value if theirs are known. 16-bit floats are computed in f32 and rounded once at the end of an operator.
 
     ops.add(x, 1.0), ops.exp(x)
 """
@@ -32,7 +32,7 @@ ZERO = const(0)
 
 
 def project(shape: tuple[Expr, ...], out: tuple[Expr, ...], indices: Indices) -> Indices:
-    """The indices into a broadcast operand of `shape` for the element `indices` of the result: 0 where its dim is 1."""
+    """The indices into a broadcast operand of `shape` for the element `indices` of the result: 0 along a dim of 1."""
     skip = len(out) - len(shape)
     return tuple(_project(n, m, i) for n, m, i in zip(shape, out[skip:], indices[skip:], strict=True))
 
@@ -44,7 +44,7 @@ def _project(n: Expr, m: Expr, i: Expr) -> Expr:
 
 
 def widened(formula: Formula) -> Formula:
-    """The formula computed in f32 for the 16-bit floats, rounded once."""
+    """The formula computed in f32 for 16-bit floats, rounded once."""
 
     def wide(*xs: Expr) -> Expr:
         d = xs[0].dtype
@@ -55,7 +55,7 @@ def widened(formula: Formula) -> Formula:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What operands an elementwise operator takes and what it gives."""
+    """The operand dtypes that an elementwise operator accepts, and whether its result is bool."""
 
     floats: bool = False
     ints: bool = False
@@ -65,7 +65,7 @@ class Kind:
 
 
 def elementwise(formula: Formula, reference: Callable[..., Any], kind: Kind) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator without attributes that computes each element from those of its operands, which are all of its parameters."""
+    """Declares an operator without attributes whose parameters are all operands: `formula` computes an element from theirs."""
 
     def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
         d.same_dtype()
@@ -79,8 +79,8 @@ def elementwise(formula: Formula, reference: Callable[..., Any], kind: Kind) -> 
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         arity = function.__code__.co_argcount - 1  # without `op`
-        made_by = pointwise(deduce=deduce, reference=numpy_reference, formula=lambda attrs: formula, arity=arity, broadcasts=True)
-        return made_by(function)
+        declared_by = pointwise(deduce=deduce, reference=numpy_reference, formula=lambda attrs: formula, arity=arity, broadcasts=True)
+        return declared_by(function)
 
     return declare
 
@@ -94,13 +94,13 @@ def pointwise(
     arity: int = 1,
     broadcasts: bool = False,
 ) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator of one stage, named like the operator: the formula for given attributes, applied to each element."""
+    """Declares an operator of one stage, named like the operator, that applies `formula(attrs)` to each element."""
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         name = function.__name__
 
-        def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], given: Any) -> tuple[Stage, ...]:
-            return (_stage_of(name, formula(given), args, outs[0]),)
+        def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], values: Any) -> tuple[Stage, ...]:
+            return (_stage_of(name, formula(values), args, outs[0]),)
 
         return operator(deduce=deduce, reference=reference, stages=stages, attrs=attrs, arity=arity, broadcasts=broadcasts)(function)
 
@@ -108,19 +108,19 @@ def pointwise(
 
 
 def _check_kind(d: Deduction, kind: Kind) -> None:
-    found = d.tensor(0).dtype
+    dtype = d.tensor(0).dtype
     if kind.floats:
         d.floats()
-    elif kind.ints and not found.is_int:
-        raise d.error(f"{d.what} is for integers, and `{d.args[0].name}` is {found}", arg=0)
-    elif kind.bools and found is not bool_:
-        raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {found}", arg=0, help="compare first, for example `x != 0`")
-    elif not kind.bools and (kind.ordered or not kind.compares) and found is bool_:
+    elif kind.ints and not dtype.is_int:
+        raise d.error(f"{d.what} is for integers, and `{d.args[0].name}` is {dtype}", arg=0)
+    elif kind.bools and dtype is not bool_:
+        raise d.error(f"{d.what} is for bools, and `{d.args[0].name}` is {dtype}", arg=0, help="compare first, for example `x != 0`")
+    elif not kind.bools and (kind.ordered or not kind.compares) and dtype is bool_:
         raise d.error(f"{d.what} is for numbers, and `{d.args[0].name}` is bool", arg=0, help="cast it first: ops.cast(x, i32)")
 
 
 def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
-    """The broadcast tensor, or of host scalars a host scalar."""
+    """The annotation of the result: a broadcast tensor, or a host scalar if all operands are host scalars."""
     scalars = [a.annotation for a in d.args if isinstance(a.annotation, Scalar)]
     if len(scalars) == len(d.args):
         known = [s.value for s in scalars if s.value is not None]
@@ -129,7 +129,7 @@ def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
 
 
 def _stage_of(name: str, formula: Formula, args: tuple[Tensor, ...], out: Tensor) -> Stage:
-    """The one stage of an elementwise operator."""
+    """The single stage of an elementwise operator."""
     return Stage(
         name, out.dtype, out.shape, lambda i, r, read: formula(*(read(k, *project(a.shape, out.shape, i)) for k, a in enumerate(args)))
     )
@@ -145,17 +145,17 @@ def _reciprocal(x: Expr) -> Expr:
 
 def _sign(x: Expr) -> Expr:
     zero, one = Const(0, x.dtype), Const(1, x.dtype)
-    above = Select(E.Lt(zero, x), one, x)  # zeros and NaN stay as they are
+    above = Select(E.Lt(zero, x), one, x)  # zeros and NaN stay
     return above if not (x.dtype.is_float or x.dtype.min < 0) else Select(E.Lt(x, zero), Const(-1, x.dtype), above)
 
 
 def called(fn: str) -> Formula:
-    """The formula that is a function of `sym`."""
+    """The formula that calls a function of `sym`."""
     return lambda *xs: Call(fn, *xs)
 
 
 def _uneven(a: Expr, b: Expr, rest: Expr) -> Expr:
-    """Whether there is a rest and the signs of a and b differ."""
+    """True if the division has a remainder and the signs of a and b differ: floor and truncation then differ by 1."""
     zero = Const(0, a.dtype)
     return E.And(E.Ne(rest, zero), E.Ne(E.Lt(a, zero), E.Lt(b, zero)))
 
@@ -182,7 +182,7 @@ def _float_remainder(a: Expr, b: Expr) -> Expr:
 
 
 def _by_nonzero(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A quotient or remainder of numpy, whose integers by zero give 0."""
+    """A quotient or remainder of numpy that gives 0 for integers divided by zero."""
 
     def divide(a: Array, b: Array) -> Any:
         if a.dtype.kind == "f":
@@ -200,7 +200,7 @@ NUMBERS, FLOATS, INTS, BOOLS, COMPARES = Kind(), Kind(floats=True), Kind(ints=Tr
 ORDERS = Kind(compares=True, ordered=True)
 
 
-# The functions of `pliant.ops`. To a type checker a tensor is of the class of its dtype.
+# Arithmetic.
 
 
 @elementwise(E.Add, np.add, NUMBERS)
@@ -229,19 +229,19 @@ def div(op: OpCall, x: T, y: T | float) -> T:
 
 @elementwise(E.FloorDiv, _by_nonzero(np.floor_divide), INTS)
 def floor_divide(op: OpCall, x: T, y: T | float) -> T:
-    """`x // y` of integers, rounded towards minus infinity; by zero it is 0."""
+    """`x // y` of integers, rounded toward minus infinity; 0 if `y` is 0."""
     return op.emit(x, y)
 
 
 @elementwise(_trunc_divide, _by_nonzero(_np_trunc_divide), INTS)
 def trunc_divide(op: OpCall, x: T, y: T | float) -> T:
-    """The quotient of integers, rounded towards zero; by zero it is 0."""
+    """The quotient of integers, rounded toward zero; 0 if `y` is 0."""
     return op.emit(x, y)
 
 
 @elementwise(_remainder, _by_nonzero(np.remainder), NUMBERS)
 def remainder(op: OpCall, x: T, y: T | float) -> T:
-    """`x % y`, with the sign of `y`; of integers by zero it is 0."""
+    """`x % y`, with the sign of `y`; for integers 0 if `y` is 0."""
     return op.emit(x, y)
 
 
@@ -259,7 +259,7 @@ def maximum(op: OpCall, x: T, y: T | float) -> T:
 
 @elementwise(_fmod, _by_nonzero(np.fmod), NUMBERS)
 def fmod(op: OpCall, x: T, y: T | float) -> T:
-    """The remainder with the sign of `x`, exact; of integers by zero it is 0."""
+    """The remainder with the sign of `x`, exact; for integers 0 if `y` is 0."""
     return op.emit(x, y)
 
 
@@ -283,37 +283,37 @@ def sqrt(op: OpCall, x: T) -> T:
 
 @elementwise(widened(_rsqrt), lambda x: 1 / np.sqrt(x), FLOATS)
 def rsqrt(op: OpCall, x: T) -> T:
-    """1 over the square root."""
+    """1 / sqrt(x)."""
     return op.emit(x)
 
 
 @elementwise(called("floor"), np.floor, FLOATS)
 def floor(op: OpCall, x: T) -> T:
-    """The nearest whole number that is not larger."""
+    """The largest whole number that is not larger than `x`."""
     return op.emit(x)
 
 
 @elementwise(called("ceil"), np.ceil, FLOATS)
 def ceil(op: OpCall, x: T) -> T:
-    """The nearest whole number that is not smaller."""
+    """The smallest whole number that is not smaller than `x`."""
     return op.emit(x)
 
 
 @elementwise(called("round"), np.rint, FLOATS)
 def round(op: OpCall, x: T) -> T:
-    """The nearest whole number, halves to even."""
+    """The nearest whole number, ties to even."""
     return op.emit(x)
 
 
 @elementwise(called("trunc"), np.trunc, FLOATS)
 def trunc(op: OpCall, x: T) -> T:
-    """The whole part."""
+    """`x` rounded toward zero."""
     return op.emit(x)
 
 
 @elementwise(widened(_reciprocal), lambda x: 1 / x, FLOATS)
 def reciprocal(op: OpCall, x: T) -> T:
-    """1 over `x`."""
+    """1 / x."""
     return op.emit(x)
 
 
@@ -325,16 +325,16 @@ def square(op: OpCall, x: T) -> T:
 
 @elementwise(_sign, np.sign, NUMBERS)
 def sign(op: OpCall, x: T) -> T:
-    """-1, 0 or 1; zeros keep their sign, NaN stays."""
+    """-1, 0 or 1; zeros keep their sign, NaN stays NaN."""
     return op.emit(x)
 
 
 @composite
 def clip(op: OpCall, x: T, min: T | float | None = None, max: T | float | None = None) -> T:
-    """`x` moved into min..max, each of which may be left out; NaN stays."""
-    found: Any = x
+    """`x` limited to min..max, either of which may be omitted; NaN stays NaN."""
+    clipped: Any = x
     if min is not None:
-        found = maximum(found, min)
+        clipped = maximum(clipped, min)
     if max is not None:
-        found = minimum(found, max)
-    return found
+        clipped = minimum(clipped, max)
+    return clipped

@@ -1,8 +1,7 @@
-"""Products with weights of 16 bits a number, F16 or BF16, which are widened in registers: memory and traffic are those of the file.
+"""Matmuls of f32 activations with 16-bit float weights, F16 or BF16, which are widened in registers: memory traffic is that of the file.
 
-Weights are given by their bits, u16[rows, k]. `half_weights` packs 64 rows, element by element; it depends on literals alone, so it
-is done once, when a program is loaded. Activations stay f32, and a sum goes over k in order, each step one FMA
-(on machines that have none, a product and a sum):
+Weights are passed as bits, u16[rows, k]. `half_weights` packs 64 rows together, element by element; it depends on literals only, so it runs
+once, when a program is loaded. A sum goes over k in order, each step one FMA (a product and a sum on machines without FMA):
 
     y[i, j] = muladd(x[i, k], wide(w[j, k]), y[i, j])   for k in order
 
@@ -29,44 +28,44 @@ from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, composite, operator
 from ..stage import Indices, Read, Stage
 
-PACK = 64  # rows of weights that lie together, element by element: a constant of the layout, not of the machine
+PACK = 64  # rows of weights that are interleaved: a constant of the layout, not of the machine
 FORMATS = ("F16", "BF16")
 
 
 @dataclass(frozen=True, slots=True)
 class HalfAttrs:
-    """What the bits of a number are: F16 or BF16."""
+    """The format of the bits: F16 or BF16."""
 
     format: str
 
 
 @dataclass(frozen=True, slots=True)
 class HalfMatmulAttrs:
-    """What the bits of the weights are, and the number of their rows."""
+    """The format of the weights' bits, and the number of rows."""
 
     format: str
     rows: int
 
 
 def wide(bits: Expr, format: str) -> Expr:
-    """The number of these bits, f32."""
+    """The f32 value of 16 bits, as an expression."""
     if format == "F16":
         return Cast(f32, Bitcast(f16, bits))
     return Bitcast(f32, Shl(Cast(u32, bits), Const(16, u32)))
 
 
 def widened(bits: Array, format: str) -> Array:
-    """The numbers of these bits, f32."""
+    """The f32 values of 16-bit elements, in numpy."""
     if format == "F16":
         return bits.view(np.float16).astype(np.float32)
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _bits(d: Deduction, k: int, rank: int) -> Tensor:
-    found = d.rank(k, rank)
-    if found.dtype is not u16:
-        raise d.error(f"{d.what}: `{d.args[k].name}` is {found.dtype}, not the bits of numbers, u16", arg=k)
-    return found
+    bits = d.rank(k, rank)
+    if bits.dtype is not u16:
+        raise d.error(f"{d.what}: `{d.args[k].name}` is {bits.dtype}, not the bits of numbers, u16", arg=k)
+    return bits
 
 
 def _known(format: str) -> str:
@@ -124,7 +123,7 @@ def _matmul_reference(args: Sequence[Array], attrs: HalfMatmulAttrs) -> list[Arr
 
 @operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=HalfMatmulAttrs, arity=2, template="half_weights.matmul")
 def half_matmul(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The product of activations and packed weights of 16 bits."""
+    """The matmul of f32 activations with packed 16-bit weights."""
     return op.emit(x, weights, attrs=HalfMatmulAttrs(_known(format), rows))
 
 
@@ -139,8 +138,8 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Half
     rows = args[0].shape[0]
 
     def index(i: Indices, read: Read) -> Expr:
-        found = read(1, *i[:-1])
-        return found if found.dtype is i64 else Cast(i64, found)
+        row = read(1, *i[:-1])
+        return row if row.dtype is i64 else Cast(i64, row)
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         return wide(read(0, index(i, read), i[-1]), attrs.format)
@@ -159,13 +158,13 @@ def _take_reference(args: Sequence[Array], attrs: HalfAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=HalfAttrs, arity=2)
 def half_take(op: OpCall, bits: Any, ids: Any, format: str) -> Any:
-    """Rows of weights of 16 bits as f32."""
+    """Rows of 16-bit weights as f32."""
     return op.emit(bits, ids, attrs=HalfAttrs(_known(format)))
 
 
 @composite
 def half_linear(op: OpCall, x: Any, bits: Any, format: str) -> Any:
-    """`x @ w.T` for weights of 16 bits, F16 or BF16, given as u16[rows, k]; x is f32[n, k]."""
+    """`x @ w.T` for 16-bit weights, F16 or BF16, passed as u16[rows, k]; x is f32[n, k]."""
     value = op.operand(bits)
     rows = value.tensor.shape[0]
     if not isinstance(rows, Const):

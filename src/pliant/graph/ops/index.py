@@ -1,6 +1,6 @@
-"""Reading at indices that are data: gather, gather_nd, reverse_sequence; take is in `shape`, writing in `scatter`.
+"""Reads at computed indices: gather, gather_nd, reverse_sequence. `take` is in `shape.py`, writes are in `scatter.py`.
 
-An index may count from the end (-1 is the last). One outside of its dim is an error that names it.
+Negative indices count from the end (-1 is the last). An index out of range is an error that names it.
 
     ops.gather(x, order, axis=1), ops.gather_nd(x, places)
 """
@@ -26,11 +26,11 @@ from .reduce import AxisAttrs, normal_axis
 from .shape import inside, take, wide_index, wrapped
 
 T = TypeVar("T")
-VALUES = 3  # indices that a message shows, with as many extents
+VALUES = 3  # the number of indices, and of extents, that a message shows
 
 
 def integers(d: Deduction, k: int) -> Tensor:
-    """The annotation of argument `k`, which must be of integers."""
+    """The annotation of argument `k`; raises an error if it is not of integers."""
     t = d.tensor(k)
     if not t.dtype.is_int:
         raise d.error(f"{d.what}: the indices `{d.args[k].name}` are {t.dtype}, not integers", arg=k)
@@ -38,7 +38,7 @@ def integers(d: Deduction, k: int) -> Tensor:
 
 
 def tuple_inside(name: str, pairs: Sequence[tuple[Expr, Expr]], first: int) -> tuple[Expr, str, tuple[Expr, ...]]:
-    """The condition that indices which were read are inside of the dims from `first` on, with the message where they are not."""
+    """The condition that an index tuple is inside of the dims from `first` on, with the message if it is not."""
     if len(pairs) == 1:
         return inside(name, pairs[0][0], first, pairs[0][1])
     condition = all_of(*(inside(name, index, 0, extent)[0] for index, extent in pairs))
@@ -50,7 +50,7 @@ def tuple_inside(name: str, pairs: Sequence[tuple[Expr, Expr]], first: int) -> t
 
 
 def checked(name: str, index: Array, extent: int) -> Array:
-    """Indices counted from the start, in numpy; the error of one that is outside."""
+    """Indices counted from the start, in numpy; raises an error for one that is out of range."""
     wide = index.astype(np.int64)
     wrong = wide[(wide < -extent) | (wide >= extent)]
     if wrong.size:
@@ -66,7 +66,7 @@ def _deduce_gather(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
 
 
 def fits(d: Deduction, k: int, axis: int) -> None:
-    """Along every other axis the indices are within the first argument."""
+    """Requires that the indices, argument `k`, are no larger than argument 0 along the other axes."""
     for i, (n, m) in enumerate(zip(d.tensor(0).shape, d.tensor(k).shape, strict=True)):
         if i != axis and n is not m:
             d.require(Le(m, n), f"{d.what}: dim {i} of `{d.args[k].name}` is {{0}}, that of `{d.args[0].name}` only {{1}}", (m, n), arg=k)
@@ -87,27 +87,27 @@ def _gather_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
 
 
 def element_places(name: str, x: Array, index: Array, axis: int) -> tuple[Array, ...]:
-    """The places that indices along an axis mean, as numpy takes them."""
+    """The index arrays with which numpy reads, or writes, the elements at indices along an axis."""
     along = checked(name, index, x.shape[axis])
     return tuple(along if i == axis else np.asarray(place) for i, place in enumerate(np.indices(index.shape, np.int64)))
 
 
 @operator(deduce=_deduce_gather, reference=_gather_reference, stages=_gather_stages, attrs=AxisAttrs, arity=2)
 def gather(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
-    """Elements of `x` at indices along `axis`: y[i, j] = x[indices[i, j], j] for axis 0 (GatherElements of ONNX)."""
+    """Elements of `x` at indices along `axis`: y[i, j] = x[indices[i, j], j] for axis 0 (ONNX GatherElements)."""
     value = op.operand(x)
     return op.emit(value, op.operand(indices), attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchAttrs:
-    """How many leading dims the data and the indices have in common."""
+    """The number of leading dims that data and indices share."""
 
     batch_dims: int = 0
 
 
 def tuple_length(d: Deduction, k: int, most: int) -> int:
-    """The number of indices that stand together in the last dim of argument `k`."""
+    """The length of the index tuples in the last dim of argument `k`."""
     shape = integers(d, k).shape
     if not shape or not isinstance(shape[-1], Const):
         raise d.error(f"{d.what}: the last dim of the indices `{d.args[k].name}` has to be a number", arg=k)
@@ -157,13 +157,13 @@ def _gather_nd_reference(args: Sequence[Array], attrs: BatchAttrs) -> list[Array
 
 @operator(deduce=_deduce_gather_nd, reference=_gather_nd_reference, stages=_gather_nd_stages, attrs=BatchAttrs, arity=2)
 def gather_nd(op: OpCall, x: T, indices: Any, batch_dims: int = 0) -> T:
-    """Parts of `x` at index tuples, which stand in the last dim of `indices`."""
+    """Slices of `x` at index tuples, which are the rows of the last dim of `indices`."""
     return op.emit(*op.operands((x, indices)), attrs=BatchAttrs(batch_dims))
 
 
 @dataclass(frozen=True, slots=True)
 class ReverseAttrs:
-    """The axis along which sequences run, and the one along which they stand beside each other."""
+    """The axis along which sequences run, and the axis of the batch."""
 
     axis: int
     batch_axis: int
@@ -197,19 +197,19 @@ def _reverse_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: R
 
 def _reverse_reference(args: Sequence[Array], attrs: ReverseAttrs) -> list[Array]:
     x, lengths = args
-    made = x.copy()
+    result = x.copy()
     for k, length in enumerate(lengths):
         if not 0 <= length <= x.shape[attrs.axis]:
             raise ShapeError(f"reverse_sequence: a length of {length} where {x.shape[attrs.axis]} elements are")
         index: list[Any] = [slice(None)] * x.ndim
         index[attrs.batch_axis], index[attrs.axis] = slice(k, k + 1), slice(0, int(length))
-        made[tuple(index)] = np.flip(x[tuple(index)], attrs.axis)
-    return [made]
+        result[tuple(index)] = np.flip(x[tuple(index)], attrs.axis)
+    return [result]
 
 
 @operator(deduce=_deduce_reverse, reference=_reverse_reference, stages=_reverse_stages, attrs=ReverseAttrs, arity=2)
 def reverse_sequence(op: OpCall, x: T, lengths: Any, axis: int = 0, batch_axis: int = 1) -> T:
-    """`x` with the first elements of each sequence in reverse order, as many as its length says."""
+    """`x` with the first `lengths[b]` elements of each sequence b in reverse order."""
     value = op.operand(x)
     axes = [normal_axis(op.name, value, a) for a in (axis, batch_axis)]
     return op.emit(value, op.operand(lengths), attrs=ReverseAttrs(*axes))
@@ -217,7 +217,7 @@ def reverse_sequence(op: OpCall, x: T, lengths: Any, axis: int = 0, batch_axis: 
 
 @composite
 def index_select(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
-    """The parts of `x` at the indices along `axis`: another name of `take`."""
+    """The slices of `x` at the indices along `axis`: another name for `take`."""
     return take(x, indices, axis)
 
 

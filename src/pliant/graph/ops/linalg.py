@@ -1,8 +1,8 @@
-"""Matrix products: matmul (with broadcast batch dims) and linear. Sums over 16-bit floats are made in f32.
+"""Matrix products: matmul (with broadcast batch dims), linear and outer. 16-bit floats are summed in f32.
 
 ops.matmul(a, b)             # (…, m, k) x (…, k, n) -> (…, m, n); also written a @ b
-ops.matmul(a, b, transpose_b=True)   # (…, m, k) x (…, n, k): the operand is read as it lies
-ops.linear(x, weight, bias)  # x @ weight.T + bias, the weight being (out, in) as in torch
+ops.matmul(a, b, transpose_b=True)   # (…, m, k) x (…, n, k): without a copy of the operand
+ops.linear(x, weight, bias)  # x @ weight.T + bias, with the weight as (out, in), as in torch
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -41,7 +41,7 @@ def _numbers(d: Deduction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MatmulAttrs:
-    """Whether the last two dims of an operand stand the other way round."""
+    """Whether the last two dims of each operand are transposed."""
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -51,7 +51,7 @@ PLAIN = MatmulAttrs()
 
 
 def _matrix(shape: tuple[Expr, ...], transposed: bool) -> tuple[Expr, Expr]:
-    """Rows and columns of an operand as they are multiplied."""
+    """Rows and columns of an operand, after a transpose."""
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
@@ -76,7 +76,7 @@ def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation,
 def _contract(
     out: Tensor, extent: Expr, factors: Callable[..., tuple[Expr, Expr]], finish: Callable[..., Expr] | None
 ) -> tuple[Stage, ...]:
-    """A sum of products in the accumulator's dtype, and a last stage where something is left to do."""
+    """A sum of products in the accumulator's dtype, followed by `finish` and a cast if they are needed."""
     wide = accumulator(out.dtype)
 
     def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
@@ -88,8 +88,8 @@ def _contract(
         return (total,)
 
     def last(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-        found = read("dot", *i) if finish is None else finish(read("dot", *i), i, read)
-        return found if wide is out.dtype else Cast(out.dtype, found)
+        result = read("dot", *i) if finish is None else finish(read("dot", *i), i, read)
+        return result if wide is out.dtype else Cast(out.dtype, result)
 
     return (total, Stage("out", out.dtype, out.shape, last))
 
@@ -124,9 +124,9 @@ def _matmul_reference(args: Sequence[Array], attrs: MatmulAttrs | None) -> list[
 
 @operator(deduce=_deduce_matmul, reference=_matmul_reference, stages=matmul_stages, attrs=MatmulAttrs, arity=2)
 def matmul(op: OpCall, x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is given as (…, n, k), and so for `x`.
+    """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is (…, n, k); `transpose_a` likewise.
 
-    A tensor of one dim is a row on the left and a column on the right, which the result does not have.
+    A tensor of one dim is a row on the left and a column on the right; the result does not have that dim.
     """
     a, b = op.operands((x, y))
     attrs = MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None
@@ -134,14 +134,16 @@ def matmul(op: OpCall, x: T, y: T, transpose_a: bool = False, transpose_b: bool 
     row, column = len(left) == 1, len(right) == 1
     if attrs is not None or not (row or column):
         return op.emit(a, b, attrs=attrs)
-    if left and right and decide(Eq(left[-1], right[max(len(right) - 2, 0)])) is False:  # in terms of what the user gave
+    if (
+        left and right and decide(Eq(left[-1], right[max(len(right) - 2, 0)])) is False
+    ):  # before the reshapes, so that the error names the user's shapes
         facts = [f"`{v.name}` is {v.annotation}" for v in (a, b)]
         raise ShapeError(
             f"{op.name}: {left[-1]} columns of `{a.name}` meet {right[max(len(right) - 2, 0)]} rows of `{b.name}`", facts=facts
         )
-    found = op.emit(reshape(a, (1, *left)) if row else a, reshape(b, (*right, 1)) if column else b)
-    shape = tensor_of(found.annotation).shape
-    return reshape(found, shape[: len(shape) - row - column] + (shape[-1:] if row and not column else ()))
+    product = op.emit(reshape(a, (1, *left)) if row else a, reshape(b, (*right, 1)) if column else b)
+    shape = tensor_of(product.annotation).shape
+    return reshape(product, shape[: len(shape) - row - column] + (shape[-1:] if row and not column else ()))
 
 
 def _deduce_linear(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
@@ -174,13 +176,13 @@ def _linear_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_linear, reference=_linear_reference, stages=_linear_stages, arity=(2, 3))
 def linear(op: OpCall, x: T, weight: T, bias: T | None = None) -> T:
-    """`x @ weight.T + bias`, the weight being (out, in)."""
+    """`x @ weight.T + bias`, with the weight as (out, in)."""
     return op.emit(*((x, weight) if bias is None else (x, weight, bias)))
 
 
 @composite
 def outer(op: OpCall, x: T, y: T) -> T:
-    """The products of each element of `x` (n) with each of `y` (m): (n, m)."""
+    """The outer product of `x` (n) and `y` (m): (n, m)."""
     a, b = op.operands((x, y))
     for v in (a, b):
         if len(tensor_of(v.annotation).shape) != 1:

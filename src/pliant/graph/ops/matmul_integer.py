@@ -1,13 +1,13 @@
-"""Products of matrices of small integers, in i32, as ONNX's MatMulInteger has them.
+"""Matmul of 8-bit integer matrices with zero points, in i32, as ONNX's MatMulInteger.
 
     ops.matmul_integer(a, b)                   # u8 or i8 (…, m, k) x (…, k, n) -> i32 (…, m, n)
     ops.matmul_integer(a, b, a_zero, b_zero)   # (a - a_zero) @ (b - b_zero)
 
-Zero points stay outside of the sum of products, which machines have instructions for:
+Zero points are applied outside of the sum of products, so that it maps to the dot-product instructions of CPUs:
 
     (a - a0) @ (b - b0) = a @ b - a0 * (sums of b's columns) - (sums of (a - a0)'s rows) * b0
 
-i32 wraps, so this is the same number whatever the zero points are. Sums over a weight are made once, when a program is loaded.
+i32 arithmetic wraps, so both sides are equal for all zero points. Sums over a weight are computed once, when a program is loaded.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -45,7 +45,7 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=matmul_stages, arity=2)
 def matmul_integer(op: OpCall, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
-    """The product of u8 or i8 matrices, each less its zero point, in i32.
+    """The i32 matmul of u8 or i8 matrices, each minus its zero point.
 
     A zero point is one number, or one for each row of `a` and each column of `b`: of one dim, or (…, m, 1) and (…, 1, n).
     """
@@ -62,7 +62,7 @@ def matmul_integer(op: OpCall, a: Any, b: Any, a_zero: Any = None, b_zero: Any =
 
 
 def _column(zero: Value) -> Any:
-    """Zero points of rows, one below the other."""
+    """The zero points of rows as a column, which broadcasts along the rows."""
     wide = _wide(zero)
     return reshape(wide, (-1, 1)) if len(tensor_of(zero.annotation).shape) == 1 else wide
 

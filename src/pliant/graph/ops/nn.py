@@ -1,4 +1,4 @@
-"""Operators of networks that are more than one reduction: rms_norm, rotary_embedding.
+"""Operators of transformer models: RMS norm and rotary position embedding (RoPE).
 
 ops.rms_norm(x, weight, eps=1e-5)
 ops.rotary_embedding(x, positions, base=10000.0)      # x: (t, heads, d), positions: (t,)
@@ -31,7 +31,7 @@ Read = Callable[..., Expr]
 
 @dataclass(frozen=True, slots=True)
 class NormAttrs:
-    """What is added under the root."""
+    """The epsilon under the root."""
 
     eps: float
 
@@ -54,16 +54,16 @@ def _rms_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: 
         return e if e.dtype is wide else Cast(wide, e)
 
     def square(i: Indices, r: Indices, read: Read) -> Expr:
-        found = widen(read(0, *i, r[0]))
-        return Mul(found, found)
+        element = widen(read(0, *i, r[0]))
+        return Mul(element, element)
 
     def scale(i: Indices, r: Indices, read: Read) -> Expr:
         mean = Div(read("squares", *i), Cast(wide, n))
         return Div(Const(1.0, wide), Call("sqrt", Add(mean, Const(attrs.eps, wide))))
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found = Mul(Mul(widen(read(0, *i)), read("scale", *i[:-1])), widen(read(1, i[-1])))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Mul(Mul(widen(read(0, *i)), read("scale", *i[:-1])), widen(read(1, i[-1])))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("squares", wide, x.shape[:-1], square, (n,), "add", Const(0, wide)),
@@ -81,7 +81,7 @@ def _rms_norm_reference(args: Sequence[Array], attrs: NormAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_rms_norm, reference=_rms_norm_reference, stages=_rms_norm_stages, attrs=NormAttrs, arity=2)
 def rms_norm(op: OpCall, x: T, weight: T, eps: float = 1e-6) -> T:
-    """Rows of `x` divided by the root of their mean square (plus `eps`), times the weight."""
+    """Each row of `x` divided by sqrt(mean of its squares + eps), times the weight."""
     return op.emit(x, weight, attrs=NormAttrs(float(eps)))
 
 
@@ -110,17 +110,17 @@ def _rotary_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: An
         wide = accumulator(x.dtype)
 
         def part(k: Expr) -> Expr:
-            found = read(0, t, h, k)
-            return found if wide is x.dtype else Cast(wide, found)
+            element = read(0, t, h, k)
+            return element if wide is x.dtype else Cast(wide, element)
 
         def turn(name: str, k: Expr) -> Expr:
-            found = read(name, t, k)
-            return found if wide is f32 else Cast(wide, found)
+            factor = read(name, t, k)
+            return factor if wide is f32 else Cast(wide, factor)
 
         first = Sub(Mul(part(j), turn("cos", j)), Mul(part(j + half), turn("sin", j)))
         second = Add(Mul(part(j), turn("cos", j - half)), Mul(part(j - half), turn("sin", j - half)))
-        found = Select(Lt(j, half), first, second)
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Select(Lt(j, half), first, second)
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("cos", f32, table, lambda i, r, read: Call("cos", angle(i, read))),
@@ -140,7 +140,7 @@ def _rotary_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_rotary, reference=_rotary_reference, stages=_rotary_stages, arity=3)
 def rotary_embedding(op: OpCall, x: T, positions: Any, frequencies: Any = None, base: float = 10000.0) -> T:
-    """Pairs (j, j + d/2) of each head of `x` turned by position times frequency; without frequencies, base^(-2j/d)."""
+    """RoPE: rotates the pairs (j, j + d/2) of each head of `x` by position times frequency; default frequencies are base^(-2j/d)."""
     value = op.operand(x)
     if frequencies is None:
         frequencies = rotary_frequencies(value.name, tensor_of(value.annotation), base)
@@ -148,7 +148,7 @@ def rotary_embedding(op: OpCall, x: T, positions: Any, frequencies: Any = None, 
 
 
 def rotary_frequencies(name: str, x: Tensor, base: float) -> Array:
-    """The frequencies base^(-2j/d) for the last dim of `x`, which must be known and even."""
+    """The frequencies base^(-2j/d) for the last dim of `x`, which must be a known even number."""
     width = x.shape[-1] if x.shape else const(0)
     if not isinstance(width, Const) or width.value % 2 or not width.value:
         raise ShapeError(
@@ -157,5 +157,5 @@ def rotary_frequencies(name: str, x: Tensor, base: float) -> Array:
             help="give the frequencies as a tensor where the dim is known only at run time",
         )
     exponents = np.arange(0, width.value, 2, dtype=np.float64) / width.value
-    found: Array = (float(base) ** -exponents).astype(np.float32)
-    return found
+    frequencies: Array = (float(base) ** -exponents).astype(np.float32)
+    return frequencies

@@ -1,9 +1,10 @@
-"""Normalization: layer_norm, group_norm, instance_norm, batch_norm (with known statistics), lp_normalize, local_response_norm.
+"""Normalization: layer_norm, group_norm, instance_norm, batch_norm (inference), lp_normalize, local_response_norm.
 
 ops.layer_norm(x, weight, bias)                     # over the last dim
 ops.group_norm(x, weight, bias, groups=8)           # x: (n, c, …), groups of channels
 
-Statistics of 16-bit floats are made in f32, the variance about the mean (not as a difference of squares).
+Statistics of 16-bit floats are computed in f32. The variance is the mean of squared differences from the mean: a difference of squares
+would cancel.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -38,7 +39,7 @@ def _widen(e: Expr, wide: DType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is normalized together: the shape of the statistics, the elements of a row, and the row of an element."""
+    """The elements that are normalized together: the shape of the statistics, the extents of a row, and the maps between them."""
 
     shape: tuple[Expr, ...]
     reduce: tuple[Expr, ...]
@@ -47,7 +48,7 @@ class _Rows:
 
 
 def _normalized(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, Read], list[Expr]]) -> tuple[Stage, ...]:
-    """(x - mean) / sqrt(variance + eps), times and plus what `affine` gives for an element."""
+    """(x - mean) / sqrt(variance + eps), times and plus the factors that `affine` returns for an element."""
     wide = accumulator(x.dtype)
     count = Cast(wide, product(rows.reduce))
 
@@ -60,10 +61,10 @@ def _normalized(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, R
         return Div(Const(1.0, wide), Call("sqrt", Add(variance, Const(eps, wide))))
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found: Expr = Mul(Sub(_widen(read(0, *i), wide), read("mean", *rows.row(i))), read("scale", *rows.row(i)))
+        result: Expr = Mul(Sub(_widen(read(0, *i), wide), read("mean", *rows.row(i))), read("scale", *rows.row(i)))
         for join, e in zip((Mul, Add), affine(i, read), strict=False):
-            found = join(found, _widen(e, wide))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+            result = join(result, _widen(e, wide))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     def term(i: Indices, r: Indices, read: Read) -> Expr:
         return _widen(read(0, *rows.element(i, r)), wide)
@@ -85,7 +86,7 @@ def _affine_args(weight: Any, bias: Any, name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LayerNormAttrs:
-    """The first of the axes that are normalized together with all after it; what is added to the variance."""
+    """The first of the normalized axes (all after it are, too), and the epsilon added to the variance."""
 
     axis: int
     eps: float
@@ -97,8 +98,8 @@ def _deduce_layer_norm(d: Deduction, attrs: LayerNormAttrs) -> tuple[Annotation,
     x = d.tensor(0)
     row = x.shape[attrs.axis :]
     for k in range(1, len(d.args)):
-        given = d.rank(k, len(row))
-        for axis, (n, m) in enumerate(zip(given.shape, row, strict=True)):
+        factor = d.rank(k, len(row))
+        for axis, (n, m) in enumerate(zip(factor.shape, row, strict=True)):
             message = f"dim {axis} of `{d.args[k].name}` is {{0}}, that of what is normalized of `{d.args[0].name}` {{1}}"
             d.equal(n, m, message, arg=k)
     return (Tensor(x.dtype, x.shape),)
@@ -114,14 +115,14 @@ def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
     with np.errstate(all="ignore"):
         centered = x - np.sum(x, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
         variance = np.sum(centered * centered, axis=axes, keepdims=True) / np.prod([x.shape[a] for a in axes])
-        found: Array = centered / np.sqrt(variance + eps)
-    return found
+        standard: Array = centered / np.sqrt(variance + eps)
+    return standard
 
 
-def _affine(found: Array, args: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
-    given = [a.astype(np.float64).reshape(shape) for a in args[1:]]
-    found = found * given[0] if given else found
-    return [(found + given[1] if len(given) > 1 else found).astype(args[0].dtype)]
+def _affine(normalized: Array, args: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
+    factors = [a.astype(np.float64).reshape(shape) for a in args[1:]]
+    normalized = normalized * factors[0] if factors else normalized
+    return [(normalized + factors[1] if len(factors) > 1 else normalized).astype(args[0].dtype)]
 
 
 def _layer_norm_reference(args: Sequence[Array], attrs: LayerNormAttrs) -> list[Array]:
@@ -131,7 +132,7 @@ def _layer_norm_reference(args: Sequence[Array], attrs: LayerNormAttrs) -> list[
 
 @operator(deduce=_deduce_layer_norm, reference=_layer_norm_reference, stages=_layer_norm_stages, attrs=LayerNormAttrs, arity=(1, 3))
 def layer_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, axis: int = -1, eps: float = 1e-5) -> T:
-    """Mean 0 and variance 1 over `axis` and all axes after it, then times the weight, plus the bias."""
+    """`x` normalized to mean 0 and variance 1 over `axis` and all axes after it, then times the weight, plus the bias."""
     value = op.operand(x)
     attrs = LayerNormAttrs(normal_axis(op.name, value, axis), float(eps))
     return op.emit(value, *_affine_args(weight, bias, op.name), attrs=attrs)
@@ -139,7 +140,7 @@ def layer_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None,
 
 @dataclass(frozen=True, slots=True)
 class GroupNormAttrs:
-    """The number of groups of channels; what is added to the variance."""
+    """The number of channel groups, and the epsilon added to the variance."""
 
     groups: Expr
     eps: float
@@ -182,7 +183,7 @@ def _group_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs
 
 
 def _group(channel: Expr, per_group: Expr, groups: Expr) -> Expr:
-    """The group of a channel; that it is one of them is plain to see also where dims are symbols."""
+    """The group of a channel; for symbolic dims bounded by `groups - 1`, so that range analysis sees it in range."""
     if per_group is const(1):
         return channel
     return channel // per_group if isinstance(per_group, Const) else Min(channel // per_group, groups - 1)
@@ -191,13 +192,13 @@ def _group(channel: Expr, per_group: Expr, groups: Expr) -> Expr:
 def _group_norm_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     x = args[0].astype(np.float64)
     grouped = x.reshape(x.shape[0], attrs.groups, x.shape[1] // attrs.groups, *x.shape[2:])
-    found = _standard(grouped, tuple(range(2, grouped.ndim)), attrs.eps).reshape(x.shape)
-    return _affine(found, args, (-1, *[1] * (x.ndim - 2)))
+    normalized = _standard(grouped, tuple(range(2, grouped.ndim)), attrs.eps).reshape(x.shape)
+    return _affine(normalized, args, (-1, *[1] * (x.ndim - 2)))
 
 
 @operator(deduce=_deduce_group_norm, reference=_group_norm_reference, stages=_group_norm_stages, attrs=GroupNormAttrs, arity=(1, 3))
 def group_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, groups: Any = 1, eps: float = 1e-5) -> T:
-    """Mean 0 and variance 1 over each group of channels of `x` (n, c, …), then times the weight and plus the bias of each channel."""
+    """`x` (n, c, …) normalized over each group of channels, then times the weight and plus the bias of each channel."""
     value = op.operand(x)
     attrs = GroupNormAttrs(as_dim(op.name, groups), float(eps))
     return op.emit(value, *_affine_args(weight, bias, op.name), attrs=attrs)
@@ -205,7 +206,7 @@ def group_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None,
 
 @dataclass(frozen=True, slots=True)
 class EpsAttrs:
-    """What is added to the variance."""
+    """The epsilon added to the variance."""
 
     eps: float
 
@@ -228,8 +229,8 @@ def _batch_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
         centered = Sub(_widen(read(0, *i), wide), _widen(read(3, i[1]), wide))
-        found = Add(Mul(centered, read("scale", i[1])), _widen(read(2, i[1]), wide))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Add(Mul(centered, read("scale", i[1])), _widen(read(2, i[1]), wide))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (Stage("scale", wide, x.shape[1:2], scale), Stage("out", x.dtype, x.shape, finish))
 
@@ -243,13 +244,13 @@ def _batch_norm_reference(args: Sequence[Array], attrs: EpsAttrs) -> list[Array]
 
 @operator(deduce=_deduce_batch_norm, reference=_batch_norm_reference, stages=_batch_norm_stages, attrs=EpsAttrs, arity=5)
 def batch_norm(op: OpCall, x: T, weight: T, bias: T, mean: T, var: T, eps: float = 1e-5) -> T:
-    """Each channel of `x` (n, c, …) less its mean, over the root of its variance, times the weight, plus the bias: all given."""
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel of `x` (n, c, …), with given statistics."""
     return op.emit(x, weight, bias, mean, var, attrs=EpsAttrs(float(eps)))
 
 
 @dataclass(frozen=True, slots=True)
 class LpAttrs:
-    """The axis, the norm's power, and the least that is divided by."""
+    """The axis, the power p of the norm, and the smallest divisor."""
 
     axis: int
     p: int
@@ -273,8 +274,8 @@ def _lp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LpAttr
         return Max(rooted(read("total", *i), attrs.p), Const(attrs.eps, wide))
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found = Div(_widen(read(0, *i), wide), read("size", *i[:a], *i[a + 1 :]))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Div(_widen(read(0, *i), wide), read("size", *i[:a], *i[a + 1 :]))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("total", wide, rows, term, (x.shape[a],), "add", Const(0, wide)),
@@ -291,7 +292,7 @@ def _lp_reference(args: Sequence[Array], attrs: LpAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_lp, reference=_lp_reference, stages=_lp_stages, attrs=LpAttrs)
 def lp_normalize(op: OpCall, x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
-    """`x` over its p-norm along `axis`, which counts as `eps` where it is smaller."""
+    """`x` divided by its p-norm along `axis`, or by `eps` if the norm is smaller."""
     value = op.operand(x)
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
         raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}")
@@ -323,13 +324,13 @@ def _response_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: 
     def square(i: Indices, r: Indices, read: Read) -> Expr:
         channel = i[1] + r[0] - (attrs.size - 1) // 2
         inside = all_of([Le(ZERO, channel), Lt(channel, x.shape[1])])
-        found = _widen(read_inside(read, 0, (i[0], channel, *i[2:]), inside, Const(0.0, x.dtype)), wide)
-        return Mul(found, found)
+        element = _widen(read_inside(read, 0, (i[0], channel, *i[2:]), inside, Const(0.0, x.dtype)), wide)
+        return Mul(element, element)
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
         base = Add(Mul(read("squares", *i), Const(attrs.alpha / attrs.size, wide)), Const(attrs.bias, wide))
-        found = Div(_widen(read(0, *i), wide), Call("pow", base, Const(attrs.beta, wide)))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Div(_widen(read(0, *i), wide), Call("pow", base, Const(attrs.beta, wide)))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("squares", wide, x.shape, square, (const(attrs.size),), "add", Const(0, wide)),
@@ -348,13 +349,16 @@ def _response_reference(args: Sequence[Array], attrs: ResponseAttrs) -> list[Arr
 
 @operator(deduce=_deduce_response, reference=_response_reference, stages=_response_stages, attrs=ResponseAttrs)
 def local_response_norm(op: OpCall, x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> T:
-    """`x` over a power of the squares of `size` neighboring channels; of an even number, one more after than before, as in ONNX."""
+    """`x / (bias + alpha / size * squares)^beta`, with the sum of squares over `size` neighboring channels.
+
+    An even number of them has one more after the channel than before it, as in ONNX.
+    """
     return op.emit(x, attrs=ResponseAttrs(size, float(alpha), float(beta), float(bias)))
 
 
 @composite
 def instance_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None, eps: float = 1e-5) -> T:
-    """Mean 0 and variance 1 over each channel of `x` (n, c, …) alone: as many groups as channels."""
+    """`x` (n, c, …) normalized over each channel alone: group_norm with a group for each channel."""
     value = op.operand(x)
     shape = tensor_of(value.annotation).shape
     return group_norm(value, weight, bias, shape[1] if len(shape) > 1 else 1, eps)  # type: ignore[return-value]

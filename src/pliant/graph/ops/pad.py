@@ -1,9 +1,9 @@
-"""Padding at both ends of each axis: with a number, mirrored, with the edge, or around in a circle. Amounts may be dims.
+"""Padding at both ends of each axis: with a constant, mirrored, with the edge, or cyclically. Amounts may be dims.
 
     ops.pad(x, [(0, 0), (1, 2)])                       # two axes; zeros before and after the second
     ops.pad(x, [(0, 0), (n, 0)], mode="reflect")
 
-With a number, amounts may be negative: then elements are left out.
+With a constant, amounts may be negative: elements are then removed.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -33,7 +33,7 @@ MODES = ("constant", "reflect", "edge", "circular")
 
 @dataclass(frozen=True, slots=True)
 class PadAttrs:
-    """(before, after) for each axis, the mode, and the literal that "constant" pads with."""
+    """(before, after) for each axis, the mode, and the literal of mode "constant"."""
 
     pads: Pads
     mode: str
@@ -68,7 +68,7 @@ def _extent(d: Deduction, axis: int, n: Expr, lo: Expr, hi: Expr, mode: str) -> 
 
 
 def _place(at: Expr, n: Expr, lo: Expr, hi: Expr, mode: str) -> Expr:
-    """Where the element of the result `at` places after the operand's start is taken from."""
+    """The index into the operand for the element of the result at offset `at` from the operand's start."""
     if lo is ZERO and hi is ZERO:
         return at
     if mode == "reflect":
@@ -121,9 +121,9 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=PadAttrs)
 def pad(op: OpCall, x: T, pads: Any, mode: str = "constant", value: Any = 0) -> T:
-    """`x` with elements added before and after each axis; `pads` has an amount or a pair for each."""
-    given = op.operand(x)
-    shape, dtype = tensor_of(given.annotation).shape, tensor_of(given.annotation).dtype
+    """`x` with elements added before and after along each axis; `pads` has an amount or a pair for each axis."""
+    source = op.operand(x)
+    shape, dtype = tensor_of(source.annotation).shape, tensor_of(source.annotation).dtype
     if isinstance(value, Const):
         value = value.value
     if not isinstance(value, bool | int | float):
@@ -132,4 +132,4 @@ def pad(op: OpCall, x: T, pads: Any, mode: str = "constant", value: Any = 0) -> 
         raise Error(f"{op.name}: {value} is no value of {dtype}")
     pairs = pad_pairs(op.name, list(pads) if isinstance(pads, tuple | list) else pads, len(shape))
     plain = tuple((simplify(a), simplify(b)) for a, b in pairs)
-    return op.emit(given, attrs=PadAttrs(plain, mode, number(op.name, value if dtype.is_float else int(value), dtype)))
+    return op.emit(source, attrs=PadAttrs(plain, mode, number(op.name, value if dtype.is_float else int(value), dtype)))

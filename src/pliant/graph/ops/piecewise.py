@@ -1,4 +1,4 @@
-"""Activations with numbers of their own: leaky_relu, prelu, elu, selu, celu, softplus, hard_sigmoid, thresholded_relu, shrink.
+"""Activations with parameters: leaky_relu, prelu, elu, selu, celu, softplus, hard_sigmoid, thresholded_relu, shrink.
 
 ops.leaky_relu(x, alpha=0.1), ops.elu(x)
 """
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AlphaAttrs:
-    """The one number of an activation."""
+    """The parameter of an activation that has one."""
 
     alpha: float
 
 
 @dataclass(frozen=True, slots=True)
 class SeluAttrs:
-    """`gamma * (x, or alpha * (e^x - 1) below zero)`."""
+    """`gamma * x`, or `gamma * alpha * (e^x - 1)` below zero."""
 
     alpha: float
     gamma: float
@@ -50,14 +50,14 @@ class LinearAttrs:
 
 @dataclass(frozen=True, slots=True)
 class BetaAttrs:
-    """How sharp the bend is."""
+    """How sharp the bend at zero is."""
 
     beta: float
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkAttrs:
-    """What is between -lambd and lambd becomes zero, the rest moves towards it by the bias."""
+    """Values in -lambd..lambd become zero; others move toward zero by the bias."""
 
     lambd: float
     bias: float
@@ -155,7 +155,7 @@ def softplus(op: OpCall, x: T, beta: float = 1.0) -> T:
 
 @_activation(_hard_sigmoid, lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1), LinearAttrs)
 def hard_sigmoid(op: OpCall, x: T, alpha: float = 1 / 6, beta: float = 0.5) -> T:
-    """`clip(alpha * x + beta, 0, 1)`; ONNX has 0.2 for alpha if nothing is said."""
+    """`clip(alpha * x + beta, 0, 1)`; the default alpha is torch's 1/6, ONNX's is 0.2."""
     return op.emit(x, attrs=LinearAttrs(float(alpha), float(beta)))
 
 
@@ -167,5 +167,5 @@ def thresholded_relu(op: OpCall, x: T, alpha: float = 1.0) -> T:
 
 @_activation(_shrink, _np_shrink, ShrinkAttrs)
 def shrink(op: OpCall, x: T, lambd: float = 0.5, bias: float = 0.0) -> T:
-    """0 from -lambd to lambd; beyond, `x` moved towards 0 by the bias."""
+    """0 from -lambd to lambd; beyond, `x` moved toward 0 by the bias."""
     return op.emit(x, attrs=ShrinkAttrs(float(lambd), float(bias)))

@@ -1,4 +1,4 @@
-"""Pools over windows of the spatial dims: the largest element, the mean, the p-norm; adaptive ones, and those over everything.
+"""Pooling over windows of the spatial dims: max, average and p-norm pools, adaptive pools, and global ones.
 
 ops.max_pool(x, 3, stride=2, padding=1)        # x: (n, c, then any number of spatial dims)
 ops.adaptive_avg_pool(x, (7, 7)), ops.global_avg_pool(x)
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PoolAttrs:
-    """The window for each spatial dim; with `ceil_mode` a last window may reach over the end."""
+    """The window for each spatial dim; with `ceil_mode` the last window may reach past the end."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -49,7 +49,7 @@ class PoolAttrs:
 
 @dataclass(frozen=True, slots=True)
 class AvgPoolAttrs:
-    """As for any pool; `count_include_pad`: elements of the padding count."""
+    """As for any pool; with `count_include_pad` the padding counts as elements."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -61,7 +61,7 @@ class AvgPoolAttrs:
 
 @dataclass(frozen=True, slots=True)
 class LpPoolAttrs:
-    """As for any pool; the norm's power p."""
+    """As for any pool; the power p of the norm."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -94,7 +94,7 @@ def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
 
 
 def _pool_stage(x: Tensor, out: Tensor, attrs: Any, combiner: Any, outside: Expr, init: Expr, each: Callable[[Expr], Expr]) -> Stage:
-    """The stage that combines what `each` makes of the taps of a window; a tap in the padding is `outside`."""
+    """The stage that combines `each` of the taps of a window; a tap in the padding is `outside`."""
     window = _window(attrs)
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
@@ -115,8 +115,8 @@ def _max_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: PoolA
 
 def _last(total: Stage, out: Tensor, finish: Callable[[Expr, Indices], Expr]) -> Stage:
     def value(i: Indices, r: Indices, read: Read) -> Expr:
-        found = finish(read(total.name, *i), i)
-        return found if found.dtype is out.dtype else Cast(out.dtype, found)
+        result = finish(read(total.name, *i), i)
+        return result if result.dtype is out.dtype else Cast(out.dtype, result)
 
     return Stage("out", out.dtype, out.shape, value)
 
@@ -134,8 +134,8 @@ def _avg_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: AvgPo
         whole = lo is ZERO and hi is ZERO and (not attrs.ceil_mode or attrs.stride[k] == 1)
         return window.kernel[k] if whole else window.taps(k, i, ZERO, n)
 
-    def finish(found: Expr, i: Indices) -> Expr:
-        return Div(found, Cast(wide, product(tuple(count(k, i[2 + k]) for k in range(len(attrs.kernel))))))
+    def finish(total: Expr, i: Indices) -> Expr:
+        return Div(total, Cast(wide, product(tuple(count(k, i[2 + k]) for k in range(len(attrs.kernel))))))
 
     return (total, _last(total, out, finish))
 
@@ -145,11 +145,11 @@ def _lp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LpPool
     wide = accumulator(x.dtype)
     widen = _widen(wide)
     total = _pool_stage(x, out, attrs, "add", Const(0, x.dtype), Const(0, wide), lambda e: powered(widen(e), attrs.p))
-    return (total, _last(total, out, lambda found, i: rooted(found, attrs.p)))
+    return (total, _last(total, out, lambda total, i: rooted(total, attrs.p)))
 
 
 def _taps(x: Array, attrs: Any, fill: Any) -> Array:
-    """The taps of every window, flat, as the last axis."""
+    """The taps of every window, flattened into the last axis."""
     windows = padded_windows(x, attrs.kernel, attrs, window_sizes(x, attrs.kernel, attrs), fill)
     return windows.reshape(*windows.shape[: x.ndim], math.prod(attrs.kernel))
 
@@ -163,11 +163,11 @@ def _max_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 def _avg_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     x = args[0].astype(np.float64)
-    ones, given = np.ones((1, 1, *x.shape[2:])), attrs
-    if attrs.count_include_pad:  # the padding is part of what is counted
+    ones, window = np.ones((1, 1, *x.shape[2:])), attrs
+    if attrs.count_include_pad:  # the padding counts: ones there, and no padding left
         ones = np.pad(ones, [(0, 0), (0, 0), *attrs.padding], constant_values=1)
-        given = replace(attrs, padding=((0, 0),) * len(attrs.kernel))
-    windows = padded_windows(ones, attrs.kernel, given, window_sizes(x, attrs.kernel, attrs), 0)
+        window = replace(attrs, padding=((0, 0),) * len(attrs.kernel))
+    windows = padded_windows(ones, attrs.kernel, window, window_sizes(x, attrs.kernel, attrs), 0)
     counts = np.sum(windows, axis=tuple(range(-len(attrs.kernel), 0)))
     with np.errstate(all="ignore"):
         return [(np.sum(_taps(x, attrs, 0), axis=-1) / counts).astype(args[0].dtype)]
@@ -180,7 +180,7 @@ def _lp_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_max_reference, stages=_max_stages, attrs=PoolAttrs)
 def max_pool(op: OpCall, x: T, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> T:
-    """The largest element of each window; `stride` is the kernel's size if not given."""
+    """The largest element of each window; `stride` defaults to the kernel size."""
     value, sizes, w = _given(op, x, kernel, stride, padding, dilation, ceil_mode)
     return op.emit(value, attrs=PoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode))
 
@@ -196,7 +196,7 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> T:
-    """The mean of each window, over the elements of `x` alone or with those of the padding."""
+    """The mean of each window, over the elements of `x` only or, with `count_include_pad`, the padding too."""
     value, sizes, w = _given(op, x, kernel, stride, padding, dilation, ceil_mode)
     return op.emit(value, attrs=AvgPoolAttrs(sizes, w.stride, w.padding, w.dilation, w.ceil_mode, bool(count_include_pad)))
 
@@ -240,7 +240,7 @@ def _adaptive_result(d: Deduction, x: Tensor, attrs: AdaptiveAttrs) -> tuple[Ann
 
 
 def _adaptive_extent(n: Expr, o: Expr) -> Expr:
-    """The largest number of elements of a window."""
+    """The largest number of elements of any window."""
     if isinstance(n, Const) and isinstance(o, Const):
         return const(max(-(-(i + 1) * n.value // o.value) - i * n.value // o.value for i in range(o.value)))
     return n if o is const(1) else simplify((n + o - 1) // o + 1)
@@ -263,8 +263,8 @@ def _adaptive_total(x: Tensor, out: Tensor, sizes: tuple[Expr, ...], combiner: A
                 continue
             here = And(Lt(places[-1], end), Lt(places[-1], n))
             inside = here if inside is None else And(inside, here)
-        found = read_inside(read, 0, (*i[:2], *places), inside, outside)
-        return found if found.dtype is wide else Cast(wide, found)
+        element = read_inside(read, 0, (*i[:2], *places), inside, outside)
+        return element if element.dtype is wide else Cast(wide, element)
 
     init = outside if outside.dtype is wide else Const(0, wide)
     reduce = tuple(_adaptive_extent(n, o) for n, o in zip(extents, sizes, strict=True))
@@ -280,12 +280,12 @@ def _adaptive_avg_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], att
     x, out = args[0], outs[0]
     wide = accumulator(x.dtype)
 
-    def finish(found: Expr, i: Indices) -> Expr:
+    def finish(total: Expr, i: Indices) -> Expr:
         counts = []
         for k, (n, o) in enumerate(zip(x.shape[2:], attrs.output_size, strict=True)):
             start, end = _ends(i[2 + k], n, o)
             counts.append(end - start)
-        return Div(found, Cast(wide, product(tuple(counts))))
+        return Div(total, Cast(wide, product(tuple(counts))))
 
     total = _adaptive_total(x, out, attrs.output_size, "add", Const(0, x.dtype), wide)
     return (total, _last(total, out, finish))
@@ -294,12 +294,12 @@ def _adaptive_avg_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], att
 def _adaptive_reference(fn: Callable[..., Any], wide: Callable[[Array], Array]) -> Callable[..., list[Array]]:
     def reference(args: Sequence[Array], attrs: Any) -> list[Array]:
         x = wide(args[0])
-        found = np.empty((*x.shape[:2], *attrs.output_size), x.dtype)
+        result = np.empty((*x.shape[:2], *attrs.output_size), x.dtype)
         for at in np.ndindex(*attrs.output_size):
             ends = zip(at, x.shape[2:], attrs.output_size, strict=True)
             cut = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in ends)
-            found[(slice(None), slice(None), *at)] = fn(x[(slice(None), slice(None), *cut)], axis=tuple(range(2, x.ndim)))
-        return [found.astype(args[0].dtype)]
+            result[(slice(None), slice(None), *at)] = fn(x[(slice(None), slice(None), *cut)], axis=tuple(range(2, x.ndim)))
+        return [result.astype(args[0].dtype)]
 
     return reference
 
@@ -309,13 +309,13 @@ _MEAN, _MAX = _adaptive_reference(np.mean, lambda x: x.astype(np.float64)), _ada
 
 @operator(deduce=_deduce_adaptive_avg, reference=_MEAN, stages=_adaptive_avg_stages, attrs=AdaptiveAttrs)
 def adaptive_avg_pool(op: OpCall, x: T, output_size: Any) -> T:
-    """The mean of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    """The means of `output_size` windows that cover the spatial dims; None keeps a dim."""
     return _adaptive(op, x, output_size)
 
 
 @operator(deduce=_deduce_adaptive_max, reference=_MAX, stages=_adaptive_max_stages, attrs=AdaptiveAttrs)
 def adaptive_max_pool(op: OpCall, x: T, output_size: Any) -> T:
-    """The largest element of each of `output_size` windows that together cover the spatial dims; None keeps a dim."""
+    """The largest elements of `output_size` windows that cover the spatial dims; None keeps a dim."""
     return _adaptive(op, x, output_size)
 
 

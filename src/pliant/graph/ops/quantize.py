@@ -1,11 +1,11 @@
-"""Quantization as ONNX has it: quantize_linear, dequantize_linear, dynamic_quantize_linear.
+"""Quantization as in ONNX: quantize_linear, dequantize_linear, dynamic_quantize_linear.
 
     y = saturate(round(x / scale) + zero_point)        x = (y - zero_point) * scale
 
 A scale (and a zero point) is one number, one for each index along `axis`, or one for each block of `block_size` elements along it. Codes
-are i8, u8, i16, u16, i4, u4, i2, u2, or an 8-bit or 4-bit float, which has no zero point and is rounded to nearest even; `saturate=False`
-lets what is too large for it become infinity or NaN, as a store does. Zero points of codes below a byte may be given as i8 and u8. The
-quotient is made in f32 (f64 where `x` is).
+are i8, u8, i16, u16, i4, u4, i2, u2, or an 8-bit or 4-bit float. Floats have no zero point and are rounded to nearest even; with
+`saturate=False`, values out of range become infinity or NaN, as in a store. Zero points of sub-byte codes may be i8 and u8. The quotient
+is computed in f32 (f64 if `x` is f64).
 
     q = ops.quantize_linear(x, scale, zero, axis=1, dtype=i8)
 """
@@ -40,7 +40,7 @@ _CODES = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2", *_LARGEST)
 
 @dataclass(frozen=True, slots=True)
 class QuantizeAttrs:
-    """The axis and the block size of scales, the dtype of the codes, and whether floats that are too large become the largest."""
+    """The axis and block size of scales, the dtype of the codes, and whether floats out of range saturate."""
 
     axis: int
     block_size: int
@@ -50,19 +50,19 @@ class QuantizeAttrs:
 
 @dataclass(frozen=True, slots=True)
 class DequantizeAttrs:
-    """The axis and the block size of scales."""
+    """The axis and block size of scales."""
 
     axis: int
     block_size: int
 
 
 def _loaded(stored: DType) -> DType:
-    """The dtype in which an element is computed with."""
+    """The dtype that elements of a storage type have once they are loaded."""
     return to_dtype(_WIDE.get(stored.name, "f32")) if stored.storage else stored
 
 
 def _check_scales(d: Deduction, attrs: Any, codes: DType) -> None:
-    """Scale and zero point have the shape that axis and block size say, and fitting dtypes."""
+    """Checks that scale and zero point have the shapes that axis and block size imply, and fitting dtypes."""
     x, scale = d.tensor(0), d.tensor(1)
     if codes.name not in _CODES and not (codes is i32 and d.what == "dequantize_linear"):
         raise d.error(f"{d.what}: codes are not {codes}", help=f"one of {', '.join(_CODES)}")
@@ -83,7 +83,7 @@ def _check_scales(d: Deduction, attrs: Any, codes: DType) -> None:
 
 
 def _check_blocks(d: Deduction, k: int, n: Expr, blocks: Expr, size: int) -> None:
-    """There are as many blocks as `n` elements need, said by inequalities: what reads a block's scale relies on them."""
+    """Requires as many blocks as `n` elements need, as inequalities: the bounds proof of reading a scale relies on them."""
     message = f"{d.what}: `{d.args[k].name}` is for {{0}} blocks of {size}, and there are {{1}} elements"
     d.require(Le(n, blocks * size), message, (blocks, n), arg=k)
     d.require(Lt(blocks * size, n + size), message, (blocks, n), arg=k)
@@ -101,13 +101,13 @@ def _cast(dtype: DType, e: Expr) -> Expr:
 
 
 def _clamped(e: Expr, low: float, high: float) -> Expr:
-    """`e` between two numbers; NaN stays."""
+    """`e` limited to low..high; NaN stays NaN."""
     least, most = Const(low, e.dtype), Const(high, e.dtype)
     return Select(Lt(most, e), most, Select(Lt(e, least), least, e))
 
 
 def _code(value: Expr, zero: Expr | None, codes: DType, saturate: bool) -> Expr:
-    """The code of a quotient."""
+    """The code of a quotient x / scale."""
     if codes.is_float:
         most = _LARGEST[codes.name]
         return _cast(f32, _clamped(value, -most, most) if saturate else value)
@@ -137,7 +137,7 @@ def _quantize_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: 
 
 
 def _spread(scale: Array, x: Array, attrs: Any) -> Array:
-    """A scale for every element, in numpy."""
+    """The scale of every element, broadcast in numpy."""
     if attrs.block_size:
         rows = np.repeat(scale, attrs.block_size, axis=attrs.axis)
         return np.take(rows, np.arange(x.shape[attrs.axis]), axis=attrs.axis)
@@ -154,8 +154,8 @@ def _quantize_reference(args: Sequence[Array], attrs: QuantizeAttrs) -> list[Arr
             most = wide(_LARGEST[attrs.dtype.name])
             bounded = np.where(np.isnan(quotient), quotient, np.clip(quotient, -most, most)) if attrs.saturate else quotient
             return [bounded.astype(np.float32).astype(attrs.dtype.numpy())]
-        found = np.clip(np.rint(quotient) + zero, attrs.dtype.min, attrs.dtype.max)
-    return [found.astype(_loaded(attrs.dtype).numpy()).astype(attrs.dtype.numpy())]
+        codes = np.clip(np.rint(quotient) + zero, attrs.dtype.min, attrs.dtype.max)
+    return [codes.astype(_loaded(attrs.dtype).numpy()).astype(attrs.dtype.numpy())]
 
 
 @operator(deduce=_deduce_quantize, reference=_quantize_reference, stages=_quantize_stages, attrs=QuantizeAttrs, arity=(2, 3))
@@ -193,7 +193,7 @@ def _dequantize_reference(args: Sequence[Array], attrs: DequantizeAttrs) -> list
 
 @operator(deduce=_deduce_dequantize, reference=_dequantize_reference, stages=_dequantize_stages, attrs=DequantizeAttrs, arity=(2, 3))
 def dequantize_linear(op: OpCall, x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0) -> Any:
-    """What codes stand for: (x - zero_point) * scale."""
+    """The values of codes: (x - zero_point) * scale."""
     values = _operands(op.name, x, scale, zero_point, None)
     return op.emit(*values, attrs=DequantizeAttrs(_axis(op.name, values[0], axis), block_size))
 
@@ -224,8 +224,8 @@ def _dynamic_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: N
     def same(name: str) -> Callable[[Indices, Indices, Read], Expr]:
         return lambda i, r, read: read(name)
 
-    made = (Stage("codes", u8, outs[0].shape, code), Stage("scale", f32, (), same("step")), Stage("zero_point", u8, (), same("zero")))
-    return (limit("low", "min"), limit("high", "max"), Stage("step", f32, (), scale), Stage("zero", u8, (), point), *made)
+    results = (Stage("codes", u8, outs[0].shape, code), Stage("scale", f32, (), same("step")), Stage("zero_point", u8, (), same("zero")))
+    return (limit("low", "min"), limit("high", "max"), Stage("step", f32, (), scale), Stage("zero", u8, (), point), *results)
 
 
 def _dynamic_reference(args: Sequence[Array], attrs: None) -> list[Array]:
@@ -239,7 +239,7 @@ def _dynamic_reference(args: Sequence[Array], attrs: None) -> list[Array]:
 
 @operator(deduce=_deduce_dynamic, reference=_dynamic_reference, stages=_dynamic_stages)
 def dynamic_quantize_linear(op: OpCall, x: T) -> Any:
-    """The u8 codes of `x` with a scale and a zero point that fit its range, and these two."""
+    """The u8 codes of `x`, with a scale and a zero point computed from its range; returns all three."""
     return op.emit(op.operand(x))
 
 
@@ -252,6 +252,6 @@ def _operands(name: str, x: Any, scale: Any, zero_point: Any, like: DType | None
 
 
 def _axis(name: str, x: Any, axis: int) -> int:
-    """The axis of scales; of a tensor with fewer dims it says nothing."""
+    """The axis of scales, counted from the start; unused, and not checked, for tensors with fewer dims."""
     rank = len(x.annotation.shape) if isinstance(x.annotation, Tensor) else 0
     return normal_axis(name, x, axis) if rank > 1 or (axis < 1 and rank) else 0

@@ -1,7 +1,7 @@
 """Reductions along axes: sum, mean, prod, max, min, all, any, sum_square, norm.
 
-`axis` is one axis, several, or None for all; negative ones count from the end. Sums of 16-bit floats are made in f32 and rounded once.
-An empty sum is 0, an empty product 1, an empty maximum the least value of its dtype (minus infinity for floats), and dually for a minimum.
+`axis` is one axis, several, or None for all; negative ones count from the end. 16-bit floats are summed in f32 and rounded once. An empty
+sum is 0, an empty product 1, an empty maximum the smallest value of its dtype (minus infinity for floats), an empty minimum the largest.
 
     ops.sum(x, axis=-1, keepdims=True), ops.norm(x, axis=0, p=1)
 """
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums over `dtype` are made."""
+    """The dtype in which elements of `dtype` are summed."""
     return f32 if dtype in (f16, bf16) else dtype
 
 
 def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
-    """`axis` counted from the start; one that `x` does not have is an error."""
+    """`axis` counted from the start; raises an error if `x` does not have it."""
     rank = len(tensor_of(x.annotation).shape) + extra
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise ShapeError(f"{name}: an axis is an integer, not {axis!r}")
@@ -52,8 +52,8 @@ def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
 def normal_axes(name: str, x: Value, axis: Any) -> tuple[int, ...]:
     """Axes counted from the start, sorted; None means all."""
     rank = len(tensor_of(x.annotation).shape)
-    given = range(rank) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    axes = sorted(normal_axis(name, x, a) for a in given)
+    listed = range(rank) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = sorted(normal_axis(name, x, a) for a in listed)
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{name}: an axis is given twice", facts=[f"axis is {axis}"])
     return tuple(axes)
@@ -75,26 +75,26 @@ class AxisAttrs:
 
 
 def reduced_shape(shape: tuple[Expr, ...], axis: tuple[int, ...], keepdims: bool) -> tuple[Expr, ...]:
-    """The shape without the axes, or with 1 in their places."""
+    """The shape without the axes, or with 1 in their place."""
     return tuple((const(1) if i in axis else n) for i, n in enumerate(shape) if keepdims or i not in axis)
 
 
 def join_axes(rank: int, axis: tuple[int, ...], keepdims: bool, i: Indices, r: Indices) -> Indices:
-    """The indices into the operand from those of the result and of the reduction."""
+    """The indices into the operand, from those of the result and of the reduction."""
     kept, reduced = iter(i), iter(r)
-    found = []
+    indices = []
     for a in range(rank):
         if a not in axis:
-            found.append(next(kept))
+            indices.append(next(kept))
             continue
         if keepdims:
             next(kept)
-        found.append(next(reduced))
-    return tuple(found)
+        indices.append(next(reduced))
+    return tuple(indices)
 
 
 def limit(dtype: DType, largest: bool) -> Expr:
-    """The end of a dtype's range: infinite for floats."""
+    """The largest or smallest value of a dtype: infinite for floats."""
     if dtype.is_float:
         return Const(math.inf if largest else -math.inf, dtype)
     return Const(dtype.max if largest else dtype.min, dtype)
@@ -117,7 +117,7 @@ def rooted(e: Expr, p: int) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How a reduction is made: of what each element becomes, joined by the combiner, and finished with the number of elements."""
+    """A reduction: `each` element is mapped, the combiner joins them, `finish` gets the total and the number of elements."""
 
     combiner: Literal["add", "mul", "min", "max", "and", "or"]
     init: Callable[[DType], Expr]
@@ -144,17 +144,17 @@ def _stages(rule: _Rule) -> Callable[..., tuple[Stage, ...]]:
         extents = tuple(x.shape[a] for a in attrs.axis)
 
         def value(i: Indices, r: Indices, read: Read) -> Expr:
-            found = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
-            return rule.each(found if wide is x.dtype else Cast(wide, found), attrs)
+            element = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
+            return rule.each(element if wide is x.dtype else Cast(wide, element), attrs)
 
         total = Stage(rule.combiner, wide, out.shape, value, extents, rule.combiner, rule.init(wide))
         if rule.finish is None and wide is x.dtype:
             return (total,)
 
         def last(i: Indices, r: Indices, read: Read) -> Expr:
-            found = read(rule.combiner, *i)
-            found = found if rule.finish is None else rule.finish(found, product(extents), attrs)
-            return found if wide is x.dtype else Cast(x.dtype, found)
+            result = read(rule.combiner, *i)
+            result = result if rule.finish is None else rule.finish(result, product(extents), attrs)
+            return result if wide is x.dtype else Cast(x.dtype, result)
 
         return (total, Stage("out", x.dtype, out.shape, last))
 
@@ -162,7 +162,7 @@ def _stages(rule: _Rule) -> Callable[..., tuple[Stage, ...]]:
 
 
 def _reference(fn: Callable[..., Any]) -> Reference:
-    """The function of numpy in the accumulator's dtype; called with the axes, whether they are kept, and the attributes."""
+    """A reference that calls a function of numpy in the accumulator's dtype, with axes, keepdims and attributes."""
 
     def reference(args: Sequence[Array], attrs: Any) -> list[Array]:
         x = args[0]
@@ -197,7 +197,7 @@ def _norm(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NormAttrs:
-    """The axes that are reduced, whether they stay as dims of 1, and the norm's power."""
+    """The axes that are reduced, whether they stay as dims of 1, and the power p of the norm."""
 
     axis: tuple[int, ...]
     keepdims: bool = False
@@ -254,13 +254,13 @@ def prod(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
 
 @_reduction(_Rule("and", lambda d: Const(True, d), of="bools"), _of_numpy(np.all))
 def all(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """Whether all of the bools along `axis` are true."""
+    """True if all bools along `axis` are true."""
     return _reduce(op, x, axis, keepdims)
 
 
 @_reduction(_Rule("or", lambda d: Const(False, d), of="bools"), _of_numpy(np.any))
 def any(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """Whether any of the bools along `axis` is true."""
+    """True if any of the bools along `axis` is true."""
     return _reduce(op, x, axis, keepdims)
 
 
@@ -279,7 +279,7 @@ def sum_square(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     NormAttrs,
 )
 def norm(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, p: int = 2) -> T:
-    """The p-norm along `axis`: the sum of absolute values for p = 1, the length for p = 2."""
+    """The p-norm along `axis`: the sum of absolute values for p = 1, the Euclidean length for p = 2."""
     value = op.operand(x)
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
         raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}", help="the largest absolute value is ops.max(ops.abs(x))")

@@ -1,11 +1,11 @@
-"""Resizing by interpolation: nearest, linear (of any number of dims), cubic; to sizes or by scales, with the coordinates of ONNX.
+"""Resizing by interpolation: nearest, linear (in any number of dims), cubic; to sizes or by scales, with the coordinate modes of ONNX.
 
     ops.resize(x, scales=[1, 1, 2, 2])                                            # nearest
     ops.resize(x, sizes=[b, c, 2 * h, 64], mode="linear", coordinates="align_corners")
     ops.resize(x, sizes=[b, c, m, w], ratios=[(1, 1), (1, 1), (k, h), (1, 1)])   # m rows, each element k / h times as large
 
-Where an element of the result lies in the operand is a fraction A / B of integers, and is computed as such: its whole part, and what is
-left of it as A % B / B, have no rounding, whatever the sizes are. A scale is the decimal number it is written as: 10 by 1.3 gives 13.
+The source coordinate of an element is computed as an exact fraction A / B of integers: its integer part A // B, and its fractional part as
+(A % B) / B, are free of rounding errors for all sizes. A scale is the decimal number that it prints as: 10 by 1.3 gives 13.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -34,16 +34,16 @@ from .shape import as_dim
 from .window import ZERO
 
 T = TypeVar("T")
-MODES = {"nearest": 1, "linear": 2, "cubic": 4}  # the taps along each dim
+MODES = {"nearest": 1, "linear": 2, "cubic": 4}  # the number of taps along each dim
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeAttrs:
-    """Sizes or scales of all dims, and how elements are found and weighed; two are about "linear" and "cubic" alone.
+    """Sizes or scales of all dims, and the interpolation; the last two numbers matter for "cubic" and "linear" only.
 
-    `ratios` are how many times larger each dim becomes, as fractions, where sizes do not say that: after a rounding.
+    `ratios` are the scale factors of the dims as fractions, for sizes that were rounded and so do not determine them.
     """
 
     sizes: tuple[Expr, ...] | None
@@ -57,19 +57,19 @@ class ResizeAttrs:
 
 
 def fraction_of(scale: float) -> Fraction:
-    """The decimal number that a scale is written as."""
+    """A scale as the decimal number that it prints as."""
     return Fraction(repr(float(scale)))
 
 
 def _deduce(d: Deduction, attrs: ResizeAttrs) -> tuple[Annotation, ...]:
     x = d.tensor(0)
-    for what, given, known in (
+    for what, word, known in (
         ("mode", attrs.mode, tuple(MODES)),
         ("coordinates", attrs.coordinates, COORDINATES),
         ("nearest", attrs.nearest, NEAREST),
     ):
-        if given not in known:
-            raise d.error(f'resize: there is no {what} "{given}"', help=f"{what} is one of {', '.join(known)}")
+        if word not in known:
+            raise d.error(f'resize: there is no {what} "{word}"', help=f"{what} is one of {', '.join(known)}")
     if attrs.mode != "nearest":
         d.floats()
     given_for = len(attrs.sizes if attrs.sizes is not None else attrs.scales or ())
@@ -98,14 +98,14 @@ def _scaled(d: Deduction, n: Expr, scale: float) -> Expr:
 
 
 def _kept(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> bool:
-    """Whether dim k stays as it is: a scale near 1 moves elements even where the size is the same."""
+    """True if dim k is not resampled; a scale other than 1 moves elements even if the size is the same."""
     if attrs.ratios is not None:
         return n is size and attrs.ratios[k][0] is attrs.ratios[k][1]
     return n is size if attrs.scales is None else attrs.scales[k] == 1.0
 
 
 def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """How many times larger dim k becomes, as a fraction."""
+    """The scale factor of dim k, as a fraction (up, down)."""
     if attrs.ratios is not None:
         return attrs.ratios[k]
     if attrs.scales is not None:
@@ -115,7 +115,7 @@ def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]
 
 
 def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -> tuple[Expr, Expr]:
-    """Where element i of the result lies in the operand: a fraction (A, B)."""
+    """The source coordinate of element i of the result, as a fraction (A, B)."""
     if kind == "align_corners":
         return i * (n - 1), Max(size - 1, const(1))
     if kind == "asymmetric":
@@ -131,7 +131,7 @@ def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -
 
 
 def _rounded(kind: str, a: Expr, b: Expr) -> Expr:
-    """The whole number near a / b."""
+    """a / b rounded to an integer."""
     if kind == "floor":
         return a // b
     if kind == "ceil":
@@ -146,7 +146,7 @@ def _clamped(at: Expr, n: Expr) -> Expr:
 
 
 def _weights(attrs: ResizeAttrs, t: Expr) -> list[Expr]:
-    """The weights of the taps at distance t (0 <= t < 1) after the second of four, or the first of two."""
+    """The weights of two (linear) or four (cubic) taps, for a point at distance t (0 <= t < 1) after the first, or the second."""
     one, two = Const(1.0, t.dtype), Const(2.0, t.dtype)
     if attrs.mode == "linear":
         return [Sub(one, t), t]
@@ -166,14 +166,14 @@ def _weights(attrs: ResizeAttrs, t: Expr) -> list[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Taps:
-    """What an element of the result is made of along one dim."""
+    """The indices and weights of the elements that are interpolated along one dim."""
 
     places: tuple[Expr, ...]
     weights: tuple[Expr, ...]
 
 
 def _taps(attrs: ResizeAttrs, whole: Expr, part: Expr, n: Expr, wide: DType) -> _Taps:
-    """The taps of what lies at `whole + part`."""
+    """The taps for the source coordinate `whole + part`."""
     first = whole - (1 if attrs.mode == "cubic" else 0)
     weights = _weights(attrs, part)
     places = [first + j for j in range(len(weights))]
@@ -186,10 +186,10 @@ def _taps(attrs: ResizeAttrs, whole: Expr, part: Expr, n: Expr, wide: DType) -> 
 
 
 def _sum(terms: Sequence[Expr]) -> Expr:
-    found = terms[0]
+    total = terms[0]
     for t in terms[1:]:
-        found = Add(found, t)
-    return found
+        total = Add(total, t)
+    return total
 
 
 def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAttrs) -> tuple[Stage, ...]:
@@ -217,34 +217,34 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAtt
         taps = {k: taps_of(k, i[k], read) for k in changed}
 
         def gathered(at: Indices, left: list[int]) -> Expr:
-            """The weighted sum over the dims that are left, the last of them innermost."""
+            """The weighted sum over the remaining dims, the last of them innermost."""
             if not left:
-                found = read(0, *at)
-                return found if found.dtype is wide else Cast(wide, found)
+                element = read(0, *at)
+                return element if element.dtype is wide else Cast(wide, element)
             k, rest = left[0], left[1:]
             each = [gathered((*at[:k], p, *at[k + 1 :]), rest) for p in taps[k].places]
             return _sum([Mul(e, w) for e, w in zip(each, taps[k].weights, strict=True)]) if taps[k].weights else each[0]
 
-        found = gathered(i, changed)
-        return found if found.dtype is x.dtype else Cast(x.dtype, found)
+        result = gathered(i, changed)
+        return result if result.dtype is x.dtype else Cast(x.dtype, result)
 
     def tables(k: int) -> tuple[Stage, Stage]:
-        """Places are the same for all rows, columns and channels: what takes divisions is computed once for each dim."""
+        """The source coordinates along dim k: they are the same for all other dims, so divisions are done once for each k."""
         size = (out.shape[k],)
         return (
             Stage(f"whole{k}", i64, size, lambda i, r, read: whole(k, i[0])),
             Stage(f"part{k}", wide, size, lambda i, r, read: part(k, i[0])),
         )
 
-    made = [s for k in changed for s in tables(k)] if attrs.mode != "nearest" else []
-    return (*made, Stage("resize", x.dtype, out.shape, value))
+    lookups = [s for k in changed for s in tables(k)] if attrs.mode != "nearest" else []
+    return (*lookups, Stage("resize", x.dtype, out.shape, value))
 
 
 # The reference builds a matrix for each dim, from the formulas as the ONNX standard writes them.
 
 
 def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
-    found = args[0] if attrs.mode == "nearest" else args[0].astype(np.float64)
+    result = args[0] if attrs.mode == "nearest" else args[0].astype(np.float64)
     for k, n in enumerate(args[0].shape):
         scale = fraction_of(attrs.scales[k]) if attrs.scales is not None else None
         size = attrs.sizes[k] if scale is None else math.floor(n * scale)
@@ -255,11 +255,11 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
         places = [_reference_place(attrs, i, n, size, scale or Fraction(size, n)) for i in range(size)]
         if attrs.mode == "nearest":
             rows = [min(max(_reference_round(attrs.nearest, p), 0), n - 1) for p in places]
-            found = np.take(found, np.array(rows, np.int64), axis=k)
+            result = np.take(result, np.array(rows, np.int64), axis=k)
         else:
             matrix = np.array([_reference_row(attrs, p, n) for p in places]).reshape(size, n)
-            found = np.moveaxis(np.tensordot(matrix, found, ([1], [k])), 0, k)
-    return [found.astype(args[0].dtype)]
+            result = np.moveaxis(np.tensordot(matrix, result, ([1], [k])), 0, k)
+    return [result.astype(args[0].dtype)]
 
 
 def _reference_place(attrs: Any, i: int, n: int, size: int, scale: Fraction) -> Fraction:
@@ -283,7 +283,7 @@ def _reference_round(kind: str, x: Fraction) -> int:
 
 
 def _reference_row(attrs: Any, x: Fraction, n: int) -> Array:
-    """The weights of all elements along a dim for the place x."""
+    """The weights of all elements along a dim for the source coordinate x."""
     a, reach = attrs.cubic_coeff_a, MODES[attrs.mode] // 2
     row = np.zeros(n)
     for p in range(math.floor(x) - reach + 1, math.floor(x) + reach + 1):
@@ -310,9 +310,9 @@ def resize(
     exclude_outside: bool = False,
     ratios: Any = None,
 ) -> T:
-    """`x` interpolated to `sizes`, or by `scales`: one for each dim, batch and channels included.
+    """`x` interpolated to `sizes`, or by `scales`: one for each dim, including batch and channels.
 
-    `ratios` are pairs (up, down) beside sizes: elements become up / down times as large, whatever the sizes say.
+    `ratios` are pairs (up, down), used with `sizes`: the scale factor is up / down, whatever the sizes are.
     """
     if (sizes is None) == (scales is None):
         raise ShapeError("resize takes either sizes or scales", help="for example ops.resize(x, scales=[1, 1, 2, 2])")

@@ -1,8 +1,8 @@
-"""Running reductions along an axis: cumsum, cumprod, cummax, cummin.
+"""Scans (running reductions) along an axis: cumsum, cumprod, cummax, cummin.
 
-`reverse` runs from the end; `exclusive` leaves the element itself out, so that the first result is 0 (or 1). Sums and products of 16-bit
-floats are kept in f32 and rounded for each result. cummax and cummin also give the index of the extremum, the last one of equal ones;
-a NaN stays from where it is met.
+`reverse` runs from the end; `exclusive` excludes the element itself, so the first result is 0 (or 1). Sums and products of 16-bit floats
+accumulate in f32 and are rounded for each result. cummax and cummin also return the index of the extremum, the last one of equal ones;
+from a NaN on, all results are NaN.
 
     ops.cumsum(x, axis=-1), values, indices = ops.cummax(x, axis=0)
 """
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ScanAttrs:
-    """The axis, whether the element itself is left out, and whether it runs from the end."""
+    """The axis, whether the element itself is excluded, and whether the scan runs from the end."""
 
     axis: int
     exclusive: bool = False
@@ -37,7 +37,7 @@ class ScanAttrs:
 
 
 def numeric(d: Deduction, k: int = 0) -> Tensor:
-    """The annotation of argument `k`, which must be of numbers that can be computed with."""
+    """The annotation of argument `k`; raises an error for bools and storage types."""
     x = d.tensor(k)
     if x.dtype is bool_ or x.dtype.storage:
         raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, i64)")
@@ -56,24 +56,24 @@ def _reference(ufunc: np.ufunc, identity: int) -> Reference:
         rows = np.moveaxis(x, attrs.axis, 0).astype(wide)
         rows = rows[::-1] if attrs.reverse else rows
         with np.errstate(all="ignore"):
-            found = ufunc.accumulate(rows, axis=0, dtype=wide) if len(rows) else rows
+            result = ufunc.accumulate(rows, axis=0, dtype=wide) if len(rows) else rows
         if attrs.exclusive and len(rows):
-            found = np.concatenate([np.full_like(rows[:1], identity), found[:-1]])
-        found = found[::-1] if attrs.reverse else found
-        return [np.moveaxis(found, 0, attrs.axis).astype(x.dtype)]
+            result = np.concatenate([np.full_like(rows[:1], identity), result[:-1]])
+        result = result[::-1] if attrs.reverse else result
+        return [np.moveaxis(result, 0, attrs.axis).astype(x.dtype)]
 
     return reference
 
 
 @operator(deduce=_deduce, reference=_reference(np.add, 0), attrs=ScanAttrs, template="scan.running")
 def cumsum(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The sums of the elements up to each one along `axis`."""
+    """The running sum along `axis`."""
     return _scan(op, x, axis, exclusive, reverse)
 
 
 @operator(deduce=_deduce, reference=_reference(np.multiply, 1), attrs=ScanAttrs, template="scan.running")
 def cumprod(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The products of the elements up to each one along `axis`."""
+    """The running product along `axis`."""
     return _scan(op, x, axis, exclusive, reverse)
 
 
@@ -96,14 +96,14 @@ def _extremum_reference(better: Callable[[Array, Array], Any]) -> Reference:
 
 @operator(deduce=_deduce_extremum, reference=_extremum_reference(np.greater_equal), attrs=AxisAttrs, template="scan.extremum")
 def cummax(op: OpCall, x: T, axis: int = -1) -> Any:
-    """The largest element up to each one along `axis`, and its index."""
+    """The running maximum along `axis`, and its index."""
     value = op.operand(x)
     return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @operator(deduce=_deduce_extremum, reference=_extremum_reference(np.less_equal), attrs=AxisAttrs, template="scan.extremum")
 def cummin(op: OpCall, x: T, axis: int = -1) -> Any:
-    """The smallest element up to each one along `axis`, and its index."""
+    """The running minimum along `axis`, and its index."""
     value = op.operand(x)
     return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 

@@ -1,7 +1,7 @@
-"""Writing at indices that are data: scatter, scatter_nd, index_put.
+"""Writes at computed indices: scatter, scatter_nd, index_put.
 
-An index may count from the end, and one outside of its dim is an error that names it. Of several updates of one element, all count in
-order: without a reduction the last one stays. Where `x` is state, it is updated in place and its new version is returned.
+Negative indices count from the end; an index out of range is an error that names it. Several updates of one element are applied in order:
+without a reduction the last one remains. If `x` is state, it is updated in place, and its new version is returned.
 
     ops.scatter(x, places, updates, axis=1), ops.scatter_nd(x, places, updates, reduction="add")
 """
@@ -29,7 +29,7 @@ UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximu
 
 @dataclass(frozen=True, slots=True)
 class ScatterAttrs:
-    """The axis that the indices are along, and what becomes of old and new value: none (the new one), add, mul, min, max."""
+    """The axis of the indices, and how the new value is combined with the old one: none (it replaces it), add, mul, min, max."""
 
     axis: int
     reduction: str = "none"
@@ -37,13 +37,13 @@ class ScatterAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ScatterNDAttrs:
-    """What becomes of old and new value: none (the new one), add, mul, min, max."""
+    """How the new value is combined with the old one: none (it replaces it), add, mul, min, max."""
 
     reduction: str = "none"
 
 
 def _same_updates(d: Deduction, k: int, reduction: str) -> Tensor:
-    """The annotation of the updates, argument `k`, whose dtype is that of the data."""
+    """The annotation of the updates, argument `k`; raises an error if its dtype is not that of the data."""
     x, updates = d.tensor(0), d.tensor(k)
     if updates.dtype is not x.dtype:
         help_ = f"write ops.cast({d.args[k].name}, {x.dtype})"
@@ -56,7 +56,7 @@ def _same_updates(d: Deduction, k: int, reduction: str) -> Tensor:
 
 
 def _updated(x: Tensor) -> Tensor:
-    """The result of a scatter: state stays where it is, a tensor is made anew."""
+    """The annotation of the result: state stays state, a tensor is a new tensor."""
     return x if x.state else Tensor(x.dtype, x.shape)
 
 
@@ -76,17 +76,17 @@ def _scatter_reference(args: Sequence[Array], attrs: ScatterAttrs) -> list[Array
 
 
 def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
-    made = x.copy()
+    result = x.copy()
     if reduction == "none":
-        made[places] = updates
+        result[places] = updates
     else:
-        UFUNCS[reduction].at(made, places, updates)
-    return made
+        UFUNCS[reduction].at(result, places, updates)
+    return result
 
 
 @operator(deduce=_deduce_scatter, reference=_scatter_reference, attrs=ScatterAttrs, arity=3, template="scatter.elements", updates=True)
 def scatter(op: OpCall, x: T, indices: Any, updates: Any, axis: int = 0, reduction: str = "none") -> T:
-    """`x` with updates put at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ScatterElements of ONNX)."""
+    """`x` with updates written at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ONNX ScatterElements)."""
     values = op.operands((x, indices, updates))
     return op.emit(*values, attrs=ScatterAttrs(normal_axis(op.name, values[0], axis), reduction))
 
@@ -114,13 +114,13 @@ def _scatter_nd_reference(args: Sequence[Array], attrs: ScatterNDAttrs) -> list[
     deduce=_deduce_scatter_nd, reference=_scatter_nd_reference, attrs=ScatterNDAttrs, arity=3, template="scatter.tuples", updates=True
 )
 def scatter_nd(op: OpCall, x: T, indices: Any, updates: Any, reduction: str = "none") -> T:
-    """`x` with parts updated at index tuples, which stand in the last dim of `indices`."""
+    """`x` with slices updated at index tuples, which are the rows of the last dim of `indices`."""
     return op.emit(*op.operands((x, indices, updates)), attrs=ScatterNDAttrs(reduction))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPutAttrs:
-    """Whether values are added to what is there."""
+    """Whether values are added to the old ones."""
 
     accumulate: bool = False
 
@@ -158,5 +158,5 @@ def _index_put_reference(args: Sequence[Array], attrs: IndexPutAttrs) -> list[Ar
     updates=True,
 )
 def index_put(op: OpCall, x: T, values: Any, *indices: Any, accumulate: bool = False) -> T:
-    """`x` with values put (or added) at indices into its leading dims; indices and values are broadcast."""
+    """`x` with values written (or added) at indices into its leading dims; indices and values broadcast."""
     return op.emit(*op.operands((x, values, *indices)), attrs=IndexPutAttrs(accumulate))

@@ -1,6 +1,6 @@
-"""The choice `where`, and operators whose result size depends on data: nonzero, masked_select, compress, unique, non_max_suppression.
+"""`where`, and operators whose result size depends on data: nonzero, masked_select, compress, unique, non_max_suppression.
 
-The size is a new dim, `count`: give one to use it in annotations, or leave it out. Memory is planned for the most there can be.
+The size is a new dim, `count`: pass one to use it in annotations, or omit it. Memory is planned for the largest possible size.
 
     u = dim("u")
     places = ops.nonzero(mask, count=u)        # Tensor[i64, u, 2]
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CountAttrs:
-    """The dim that is the number of results."""
+    """The new dim: the number of results."""
 
     count: Var
 
@@ -62,13 +62,13 @@ def _elements(args: tuple[Tensor, ...], attrs: Any) -> tuple[Expr, ...]:
     capacity=_elements,
 )
 def nonzero(op: OpCall, x: T, count: Any = None) -> Any:
-    """The indices of the elements that are not zero, in order, one tuple in each row."""
+    """The indices of the nonzero elements in row-major order, one index tuple in each row."""
     return op.emit(op.operand(x), attrs=CountAttrs(new_dim(count)))
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueAttrs:
-    """The dim that is the number of different elements, and whether they are sorted or in the order in which they are met."""
+    """The new dim: the number of distinct elements; and whether they are sorted or in order of first occurrence."""
 
     count: Var
     sorted: bool = True
@@ -105,13 +105,13 @@ def _same(a: Any, b: Any) -> bool:
     deduce=_deduce_unique, reference=_unique_reference, attrs=UniqueAttrs, template="select.unique", defines=("count",), capacity=_elements
 )
 def unique(op: OpCall, x: T, sorted: bool = True, count: Any = None) -> Any:
-    """The different elements of `x`; also where the first of each is, the number of its group for every element, and the groups' sizes."""
+    """The distinct elements of `x`, the first index of each, the group number of every element, and the size of each group."""
     return op.emit(op.operand(x), attrs=UniqueAttrs(new_dim(count), sorted))
 
 
 @dataclass(frozen=True, slots=True)
 class SuppressionAttrs:
-    """The dim that is the number of boxes kept, what is known of the largest number for each class, and how boxes are given."""
+    """The new dim: the number of boxes kept; the known bound on boxes for each class; and whether boxes are given by their center."""
 
     count: Var
     most: Expr
@@ -146,7 +146,7 @@ def _corners(box: Array, center: bool) -> tuple[Any, ...]:
 
 
 def _overlaps(a: Array, b: Array, threshold: Any, center: bool) -> bool:
-    """Whether the intersection of two boxes is more than a part of their union."""
+    """True if the intersection over union of two boxes is above the threshold."""
     p, q = _corners(a, center), _corners(b, center)
     width, height = min(p[2], q[2]) - max(p[0], q[0]), min(p[3], q[3]) - max(p[1], q[1])
     areas = [(c[2] - c[0]) * (c[3] - c[1]) for c in (p, q)]
@@ -158,7 +158,7 @@ def _overlaps(a: Array, b: Array, threshold: Any, center: bool) -> bool:
 
 def _suppression_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     boxes, scores, most, iou, least = args
-    found: list[tuple[int, int, int]] = []
+    boxes_kept: list[tuple[int, int, int]] = []
     for b in range(scores.shape[0]):
         for c in range(scores.shape[1]):
             kept: list[int] = []
@@ -167,8 +167,8 @@ def _suppression_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
                     continue
                 if not any(_overlaps(boxes[b, i], boxes[b, k], iou, attrs.center_point_box) for k in kept):
                     kept.append(int(i))
-            found += [(b, c, i) for i in kept]
-    return [np.array(found, np.int64).reshape(-1, 3)]
+            boxes_kept += [(b, c, i) for i in kept]
+    return [np.array(boxes_kept, np.int64).reshape(-1, 3)]
 
 
 @operator(
@@ -191,9 +191,9 @@ def non_max_suppression(
     most: Any = None,
     center_point_box: bool = False,
 ) -> Any:
-    """The boxes that are kept, as rows (batch, class, box): the best of each class first, without those that overlap a better one.
+    """Non-maximum suppression: rows (batch, class, box), best score first in each class, without boxes that overlap a better one.
 
-    Boxes are two corners (y1, x1, y2, x2), or (x, y, width, height) around a center. At most `max_output` are kept for a class.
+    Boxes are two corners (y1, x1, y2, x2), or (x, y, width, height) around a center. At most `max_output` are kept for each class.
     """
     values = [op.operand(boxes), op.operand(scores), op.operand(max_output, i64)]
     values += [op.operand(threshold, f32) for threshold in (iou_threshold, score_threshold)]
@@ -211,7 +211,7 @@ def _deduce_where(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
 
 @pointwise(deduce=_deduce_where, reference=lambda args, attrs: [np.where(*args)], formula=lambda attrs: Select, arity=3, broadcasts=True)
 def where(op: OpCall, condition: Any, x: Any = None, y: Any = None) -> Any:
-    """`x` where the condition holds, else `y`; with a condition alone, the indices at which it holds, a tensor for each dim."""
+    """`x` where the condition is true, else `y`; with a condition alone, the indices at which it is true, one tensor for each dim."""
     if x is None and y is None:
         places = nonzero(condition)
         rank = len(tensor_of(op.operand(condition).annotation).shape)
@@ -222,7 +222,7 @@ def where(op: OpCall, condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @composite
 def masked_select(op: OpCall, x: T, mask: Any, count: Any = None) -> T:
-    """The elements of `x` where `mask` is true, in order; the two are broadcast."""
+    """The elements of `x` where `mask` is true, in row-major order; the two broadcast."""
     value: Any = op.operand(x)
     chosen: Any = op.operand(mask)
     if tensor_of(chosen.annotation).dtype is not bool_:
@@ -237,15 +237,15 @@ def masked_select(op: OpCall, x: T, mask: Any, count: Any = None) -> T:
 
 @composite
 def compress(op: OpCall, x: T, condition: Any, axis: int | None = None, count: Any = None) -> T:
-    """The parts of `x` along `axis` (or elements, where none is given) at which `condition`, of one dim, is true."""
+    """The slices of `x` along `axis` (or its elements, without an axis) at which the 1-d `condition` is true."""
     value: Any = op.operand(x)
     places = reshape(nonzero(condition, count), -1)
     return take(value, places, axis) if axis is not None else take(reshape(value, -1), places)
 
 
-def _known(given: Any, value: Value, boxes: Tensor) -> Expr:
-    """The largest number of boxes for a class as far as it is known before the program runs."""
-    if isinstance(given, int):
-        return const(max(given, 0))
+def _known(max_output: Any, value: Value, boxes: Tensor) -> Expr:
+    """The bound on the number of boxes for a class that is known at compile time."""
+    if isinstance(max_output, int):
+        return const(max(max_output, 0))
     known = value.annotation.value if isinstance(value.annotation, Scalar) else None
     return known if known is not None else boxes.shape[1] if len(boxes.shape) == 3 else const(0)

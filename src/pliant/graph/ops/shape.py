@@ -1,4 +1,4 @@
-"""Operators that move elements without computing: reshape, permute, concat, take; and those that make them: full, scalar.
+"""Operators that move elements: reshape, permute, concat, take; and constants: full, scalar.
 
 ops.reshape(x, [t, 9, 64]), ops.permute(x, [1, 0, 2]), ops.concat([a, b], axis=1)
 """
@@ -31,7 +31,7 @@ Read = Callable[..., Expr]
 
 
 def as_dim(name: str, value: Any) -> Expr:
-    """A bound or an extent as an expression: an integer, a dim, or a host scalar whose value is known in terms of dims."""
+    """A bound or an extent as an expression: an integer, a dim, or a host scalar with a known value; raises an Error for others."""
     if isinstance(value, Value) and isinstance(value.annotation, Scalar) and value.annotation.value is not None:
         value = value.annotation.value
     if isinstance(value, Expr) and value.dtype is i64:
@@ -57,16 +57,16 @@ def _deduce_reshape(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
 
 
 def unflatten(flat: Expr, shape: tuple[Expr, ...]) -> Indices:
-    """The indices of the element number `flat` of a row-major tensor."""
-    found: list[Expr] = []
+    """The indices of the element with row-major offset `flat`."""
+    indices: list[Expr] = []
     for n in reversed(shape[1:]):
-        found.append(flat % n)
+        indices.append(flat % n)
         flat = flat // n
-    return (flat, *reversed(found)) if shape else ()
+    return (flat, *reversed(indices)) if shape else ()
 
 
 def flatten(indices: Indices, shape: tuple[Expr, ...]) -> Expr:
-    """The number of an element of a row-major tensor."""
+    """The row-major offset of an element."""
     total: Expr = const(0)
     for i, n in zip(indices, shape, strict=True):
         total = total * n + i
@@ -74,7 +74,7 @@ def flatten(indices: Indices, shape: tuple[Expr, ...]) -> Expr:
 
 
 def _reshape_indices(i: Indices, new: tuple[Expr, ...], old: tuple[Expr, ...]) -> Indices:
-    """Indices into the old shape: leading and trailing dims that both have need no arithmetic."""
+    """Indices into the old shape; equal leading and trailing dims need no arithmetic."""
     head = 0
     while head < min(len(old), len(new)) and old[head] is new[head]:
         head += 1
@@ -104,7 +104,7 @@ def _reshape_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: S
     view=True,
 )
 def reshape(op: OpCall, x: T, shape: Any) -> T:
-    """The same elements in row-major order under another shape; one extent may be -1 and is then what remains."""
+    """The same elements in row-major order with another shape; one extent may be -1 and is inferred."""
     value = op.operand(x)
     dims = [as_dim(op.name, s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
     open_ = [k for k, s in enumerate(dims) if isinstance(s, Const) and s.value == -1]
@@ -117,7 +117,7 @@ def reshape(op: OpCall, x: T, shape: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PermuteAttrs:
-    """Which axis of the operand each axis of the result is."""
+    """The axis of the operand for each axis of the result."""
 
     axes: tuple[int, ...]
 
@@ -139,7 +139,7 @@ def _permute_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: P
     deduce=_deduce_permute, reference=lambda args, attrs: [np.transpose(args[0], attrs.axes)], stages=_permute_stages, attrs=PermuteAttrs
 )
 def permute(op: OpCall, x: T, axes: Any) -> T:
-    """The axes in another order: axis i of the result is axis `axes[i]` of `x`."""
+    """`x` with its axes reordered: axis i of the result is axis `axes[i]` of `x`."""
     value = op.operand(x)
     return op.emit(value, attrs=PermuteAttrs(tuple(normal_axis(op.name, value, a) for a in axes)))
 
@@ -167,10 +167,10 @@ def _concat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Ax
         for t in args[:-1]:
             starts.append(starts[-1] + t.shape[a])
         last = len(args) - 1
-        found = read(last, *i[:a], i[a] - starts[last], *i[a + 1 :])
+        element = read(last, *i[:a], i[a] - starts[last], *i[a + 1 :])
         for k in reversed(range(last)):
-            found = Select(Lt(i[a], starts[k + 1]), read(k, *i[:a], i[a] - starts[k], *i[a + 1 :]), found)
-        return found
+            element = Select(Lt(i[a], starts[k + 1]), read(k, *i[:a], i[a] - starts[k], *i[a + 1 :]), element)
+        return element
 
     return (Stage("concat", outs[0].dtype, outs[0].shape, value),)
 
@@ -183,7 +183,7 @@ def _concat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Ax
     arity=(1, None),
 )
 def concat(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
-    """Several tensors one after the other along `axis`."""
+    """Tensors joined along `axis`."""
     if not isinstance(xs, tuple | list) or not xs:
         raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
     values = op.operands(xs)
@@ -211,21 +211,21 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Axis
 
 
 def wide_index(index: Expr) -> Expr:
-    """An index that was read, as i64."""
+    """A loaded index as i64."""
     return index if index.dtype is i64 else Cast(i64, index)
 
 
 def wrapped(index: Expr, extent: Expr) -> Expr:
-    """An index that was read, counted from the start."""
+    """A loaded index counted from the start: negative ones get the extent added."""
     wide = wide_index(index)
     return wide if index.dtype.kind == "u" else Select(Lt(wide, const(0)), wide + extent, wide)
 
 
 def inside(name: str, index: Expr, axis: int, extent: Expr) -> tuple[Expr, str, tuple[Expr, ...]]:
-    """The condition that an index which was read is one of an axis, with the message where it is not."""
-    found = wrapped(index, extent)
+    """The condition that a loaded index is in range, with the message and its values if it is not."""
+    place = wrapped(index, extent)
     message = f"{name}: index {{0}} is outside of dim {axis}, which has {{1}} elements"
-    return And(Le(const(0), found), Lt(found, extent)), message, (wide_index(index), extent)
+    return And(Le(const(0), place), Lt(place, extent)), message, (wide_index(index), extent)
 
 
 def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
@@ -241,14 +241,14 @@ def _take_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=AxisAttrs, arity=2)
 def take(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
-    """The parts of `x` at the indices along `axis`: rows of a table for axis 0."""
+    """The slices of `x` at the indices along `axis`: rows of a table for axis 0."""
     value = op.operand(x)
     return op.emit(value, op.operand(indices), attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @dataclass(frozen=True, slots=True)
 class FullAttrs:
-    """A shape, and the literal that every element is."""
+    """A shape, and the literal of every element."""
 
     shape: tuple[Expr, ...]
     value: Expr
@@ -262,7 +262,7 @@ class FullAttrs:
     arity=0,
 )
 def full(op: OpCall, shape: Any, value: Any, dtype: Any = None) -> Any:
-    """A tensor whose elements are all the number `value`."""
+    """A tensor filled with the number `value`."""
     if isinstance(value, Const):
         literal = value
     elif isinstance(value, bool | int | float):
@@ -274,7 +274,7 @@ def full(op: OpCall, shape: Any, value: Any, dtype: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ScalarAttrs:
-    """The value of a host scalar, over dims."""
+    """The value of a host scalar, an expression over dims."""
 
     value: Expr
 
@@ -288,7 +288,7 @@ class ScalarAttrs:
 )
 def scalar(op: OpCall, value: Any) -> Any:
     """A host scalar from an expression over dims."""
-    if isinstance(value, bool):  # what a condition over dims was folded to, in text
+    if isinstance(value, bool):  # printed programs have a bool where a condition over dims was folded
         value = Const(value, bool_)
     if not isinstance(value, Expr):
         raise Error(f"{op.name}: an expression over dims is expected, not {value!r}", help="numbers can be used as they are")
@@ -296,7 +296,7 @@ def scalar(op: OpCall, value: Any) -> Any:
 
 
 def _remaining(old: tuple[Expr, ...], new: list[Expr]) -> Expr:
-    """The extent that is left; factors that both have cancel (also where they are 0), the rest is divided."""
+    """The extent of -1: equal factors cancel (also if they are 0), the rest is divided."""
     above = [f for n in old for f in _factors(n)]
     below = [f for n in new for f in _factors(n)]
     for f in list(below):
@@ -311,7 +311,7 @@ def _factors(e: Expr) -> list[Expr]:
 
 
 def number(what: str, value: float, dtype: DType) -> Const:
-    """A number as a literal of a dtype; floats below 16 bits are only made of others, by rounding."""
+    """A number as a literal of a dtype; raises an error for floats below 16 bits, which arise only by rounding others."""
     if dtype.storage and dtype.is_float:
         raise ShapeError(f"{what}: there are no numbers of {dtype}", help=f'make it of f32, and round it: ops.cast(y, "{dtype}")')
     return Const(value, dtype)

@@ -1,8 +1,8 @@
-"""Parts of a tensor along an axis: slice, strided_slice.
+"""Slices along an axis: slice, strided_slice.
 
-`slice` has bounds as Python has them, but none is cut off quietly: 0 <= start <= stop <= extent is deduced or checked. Where a bound is a
-number that only a run tells (a host scalar, a tensor of one integer), the bounds are cut off as Python does, and the extent is a new dim.
-`strided_slice` has a start and an extent, and a step of either sign.
+`slice` takes bounds as Python does, but does not clamp them: 0 <= start <= stop <= extent is deduced or checked. If a bound is known only
+at run time (a host scalar, a tensor of one integer), bounds are clamped as Python does, and the extent is a new dim. `strided_slice`
+takes a start, an extent, and a step of either sign.
 
     ops.slice(x, axis=0, start=1, stop=n), ops.slice(x, axis=1, step=-1), ops.slice(x, axis=0, stop=length, count=u)
 """
@@ -38,7 +38,7 @@ slice_object = slice  # the builtin: `slice` is an operator below
 
 @dataclass(frozen=True, slots=True)
 class SliceAttrs:
-    """Elements start, start + step, … below stop, along one axis."""
+    """The elements start, start + step, … below stop, along one axis."""
 
     axis: int
     start: Expr
@@ -68,9 +68,9 @@ def _slice_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_slice, reference=_slice_reference, stages=_slice_stages, attrs=SliceAttrs)
 def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step: int = 1, count: Any = None) -> T:
-    """Elements start, start + step, … before stop along `axis`; negative integers count from the end, None is the end that fits the step.
+    """The elements start, start + step, … before stop along `axis`; negative integers count from the end, None is the respective end.
 
-    Where a bound is known only at run time, `count` may give the new dim that the extent is.
+    If a bound is known only at run time, `count` may name the new dim of the extent.
     """
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
@@ -88,7 +88,7 @@ def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step
 
 @dataclass(frozen=True, slots=True)
 class StridedAttrs:
-    """As many elements as `extent` says, from `start` in steps of either sign, along one axis."""
+    """`extent` elements from `start` in steps of either sign, along one axis."""
 
     axis: int
     start: Expr
@@ -116,7 +116,7 @@ def _strided_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_strided, reference=_strided_reference, stages=_slice_stages, attrs=StridedAttrs)
 def strided_slice(op: OpCall, x: T, axis: int, start: Any, extent: Any, step: int = 1) -> T:
-    """As many elements as `extent` says along `axis`, from `start`, which may be known only at run time, in steps of either sign."""
+    """`extent` elements along `axis` from `start`, which may be known only at run time, in steps of either sign."""
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     first = start
@@ -126,12 +126,12 @@ def strided_slice(op: OpCall, x: T, axis: int, start: Any, extent: Any, step: in
     return op.emit(value, attrs=attrs)
 
 
-def _bound(given: Any, n: Expr, default: Expr) -> Expr:
+def _bound(bound: Any, n: Expr, default: Expr) -> Expr:
     """A bound counted from the start."""
-    if given is None:
+    if bound is None:
         return default
-    found = as_dim("slice", given)
-    return simplify(n + found) if isinstance(found, Const) and found.value < 0 else found
+    place = as_dim("slice", bound)
+    return simplify(n + place) if isinstance(place, Const) and place.value < 0 else place
 
 
 def _only_at_run_time(value: Any) -> bool:
@@ -146,14 +146,14 @@ def _wide(value: Any) -> Any:
 
 
 def _cut(value: Value, axis: int, start: Any, stop: Any, step: int, count: Any) -> Any:
-    """A slice whose bounds are cut off at run time; its extent and its start become dims."""
+    """A slice whose bounds are clamped at run time; its extent and its start become dims."""
     n = tensor_of(value.annotation).shape[axis]
     low, high = (const(0), n) if step > 0 else (const(-1), simplify(n - 1))
 
-    def inside(given: Any, default: Expr) -> Any:
-        if given is None:
+    def inside(bound: Any, default: Expr) -> Any:
+        if bound is None:
             return default
-        wide: Any = _wide(given)
+        wide: Any = _wide(bound)
         counted = emit("where", (less(wide, 0), add(wide, n), wide))  # by name: `select.py`, which declares it, imports this file
         return maximum(minimum(counted, high), low)
 

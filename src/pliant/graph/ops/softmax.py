@@ -1,4 +1,4 @@
-"""Exponentials over their sum, and logarithms of such sums: softmax, log_softmax, logsumexp. All subtract the maximum first.
+"""softmax, log_softmax and logsumexp. All subtract the maximum first, so that no exponential overflows.
 
 ops.softmax(x), ops.log_softmax(x, axis=1), ops.logsumexp(x, axis=-1)
 """
@@ -45,8 +45,8 @@ def _softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: A
         return e if e.dtype is wide else Cast(wide, e)
 
     def finish(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
-        found = Mul(read("exp", *i), read("scale", *row(i)))  # a division for each row, not for each element
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Mul(read("exp", *i), read("scale", *row(i)))  # one division for each row instead of one for each element
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("max", wide, rows, lambda i, r, read: widen(read(0, *at(i, r[0]))), (n,), "max", limit(wide, False)),
@@ -66,7 +66,7 @@ def _softmax_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_softmax, reference=_softmax_reference, stages=_softmax_stages, attrs=AxisAttrs)
 def softmax(op: OpCall, x: T, axis: int = -1) -> T:
-    """Exponentials over their sum along `axis`, computed after subtracting the maximum."""
+    """The softmax along `axis`: exponentials divided by their sum."""
     value = op.operand(x)
     return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
@@ -77,16 +77,16 @@ def _log_softmax_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attr
     rows = x.shape[:axis] + x.shape[axis + 1 :]
 
     def centered(i: Indices, read: Read) -> Expr:
-        found = read(0, *i)
-        return Sub(found if found.dtype is wide else Cast(wide, found), read("max", *i[:axis], *i[axis + 1 :]))
+        element = read(0, *i)
+        return Sub(element if element.dtype is wide else Cast(wide, element), read("max", *i[:axis], *i[axis + 1 :]))
 
     def largest(i: Indices, r: Indices, read: Read) -> Expr:
-        found = read(0, *i[:axis], r[0], *i[axis:])
-        return found if found.dtype is wide else Cast(wide, found)
+        element = read(0, *i[:axis], r[0], *i[axis:])
+        return element if element.dtype is wide else Cast(wide, element)
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found = Sub(centered(i, read), read("log", *i[:axis], *i[axis + 1 :]))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Sub(centered(i, read), read("log", *i[:axis], *i[axis + 1 :]))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     def term(i: Indices, r: Indices, read: Read) -> Expr:
         return Call("decay", centered((*i[:axis], r[0], *i[axis:]), read))
@@ -125,11 +125,11 @@ def _logsumexp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs:
     extents = tuple(x.shape[a] for a in attrs.axis)
 
     def element(i: Indices, r: Indices, read: Read) -> Expr:
-        found = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
-        return found if found.dtype is wide else Cast(wide, found)
+        item = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
+        return item if item.dtype is wide else Cast(wide, item)
 
     def shift(i: Indices, r: Indices, read: Read) -> Expr:
-        """The maximum where it is finite: an infinite one would make infinity minus infinity."""
+        """The maximum if it is finite, else 0: subtracting an infinite one would give NaN."""
         largest = read("max", *i)
         return Select(Lt(Call("abs", largest), Const(math.inf, wide)), largest, Const(0.0, wide))
 
@@ -137,8 +137,8 @@ def _logsumexp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs:
         return Call("exp", Sub(element(i, r, read), read("shift", *i)))
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
-        found = Add(Call("log", read("sum", *i)), read("shift", *i))
-        return found if wide is x.dtype else Cast(x.dtype, found)
+        result = Add(Call("log", read("sum", *i)), read("shift", *i))
+        return result if wide is x.dtype else Cast(x.dtype, result)
 
     return (
         Stage("max", wide, out.shape, element, extents, "max", limit(wide, False)),

@@ -1,7 +1,7 @@
-"""Order: sort, argsort, topk, searchsorted, bucketize.
+"""Sorting and searching: sort, argsort, topk, searchsorted, bucketize.
 
-Sorting is stable: equal elements keep their order, also when it is descending. NaN is larger than every number. topk gives the k largest
-(or smallest) elements in order, of equal ones those that come first.
+Sorting is stable, also if descending: equal elements keep their order. NaN is larger than every number. topk returns the k largest (or
+smallest) elements in order; of equal ones those that come first.
 
     values, indices = ops.sort(x, axis=-1, descending=True); values, indices = ops.topk(x, k=5)
 """
@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SortAttrs:
-    """The axis, and whether the largest come first."""
+    """The axis, and whether the order is descending."""
 
     axis: int
     descending: bool = False
 
 
 def ordered(d: Deduction, k: int = 0) -> Tensor:
-    """The annotation of argument `k`, whose elements can be compared."""
+    """The annotation of argument `k`; raises an error for storage types, which have no order."""
     x = d.tensor(k)
     if x.dtype.storage:
         raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, f32)")
@@ -46,7 +46,7 @@ def ordered(d: Deduction, k: int = 0) -> Tensor:
 
 
 def stable_order(x: Array, axis: int, descending: bool) -> Array:
-    """The indices that sort along an axis, in numpy."""
+    """The indices that sort along an axis stably, in numpy."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     last = x.shape[axis] - 1
@@ -65,7 +65,7 @@ def _sort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_sort, reference=_sort_reference, attrs=SortAttrs, template="sort.sort")
 def sort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The elements in order along `axis`, and where each one was."""
+    """The elements sorted along `axis`, and their indices in `x`."""
     value = op.operand(x)
     return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
@@ -80,14 +80,14 @@ def _argsort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_argsort, reference=_argsort_reference, attrs=SortAttrs, template="sort.argsort")
 def argsort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The indices that put the elements in order along `axis`."""
+    """The indices that sort the elements along `axis`."""
     value = op.operand(x)
     return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
 
 @dataclass(frozen=True, slots=True)
 class TopkAttrs:
-    """How many, the axis, and whether the largest ones."""
+    """The number of elements, the axis, and whether the largest are taken."""
 
     k: Expr
     axis: int
@@ -117,7 +117,7 @@ def topk(op: OpCall, x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SearchAttrs:
-    """Whether a value goes behind equal ones."""
+    """Whether the insertion point is after equal elements."""
 
     right: bool = False
 
@@ -141,17 +141,17 @@ def _searchsorted_reference(args: Sequence[Array], attrs: SearchAttrs) -> list[A
         return [np.asarray(np.searchsorted(order, values, side), np.int64)]
     count = math.prod(values.shape[:-1])
     rows = zip(order.reshape(count, order.shape[-1]), values.reshape(count, values.shape[-1]), strict=True)
-    found = [np.searchsorted(a, b, side) for a, b in rows]
-    return [np.array(found, np.int64).reshape(values.shape)]
+    places = [np.searchsorted(a, b, side) for a, b in rows]
+    return [np.array(places, np.int64).reshape(values.shape)]
 
 
 @operator(deduce=_deduce_searchsorted, reference=_searchsorted_reference, attrs=SearchAttrs, arity=2, template="sort.search")
 def searchsorted(op: OpCall, order: T, values: Any, right: bool = False) -> Any:
-    """The index at which each value would be put into `order`, which is sorted along its last dim (and has one, or those of the values)."""
+    """The insertion point of each value in `order`, which is sorted along its last dim and has one dim, or those of the values."""
     return op.emit(*op.operands((order, values)), attrs=SearchAttrs(right))
 
 
 @composite
 def bucketize(op: OpCall, values: T, boundaries: Any, right: bool = False) -> Any:
-    """The number of the bucket between `boundaries` that each value is in."""
+    """The index of the bucket between `boundaries` that contains each value."""
     return searchsorted(boundaries, values, right)

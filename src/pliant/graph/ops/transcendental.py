@@ -1,6 +1,6 @@
-"""Elementwise functions of analysis: exponentials, logarithms, powers, circular and hyperbolic functions and their inverses.
+"""Elementwise math functions: exponentials, logarithms, powers, trigonometric and hyperbolic functions and their inverses.
 
-Their errors are those of docs/functions.md.
+Their error bounds are in docs/functions.md.
 
     ops.exp(x), ops.pow(x, 2.0), ops.atan2(y, x)
 """

@@ -1,6 +1,6 @@
-"""Windows laid out as rows, channels last.
+"""im2col: the windows of a tensor as rows, channels last.
 
-ops.unfold(x, fill, (3, 3), padding=1)         # (n, h, w, c) -> (n, h, w, 3, 3, c): the elements that each result is made of
+ops.unfold(x, fill, (3, 3), padding=1)         # (n, h, w, c) -> (n, h, w, 3, 3, c): the operands of each element of a convolution
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UnfoldAttrs:
-    """The windows."""
+    """Kernel, stride, padding and dilation of the windows."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -34,7 +34,7 @@ class UnfoldAttrs:
     dilation: tuple[int, ...]
 
     def window(self) -> Window:
-        """Where their taps lie."""
+        """The geometry of the windows."""
         return window_of("unfold", len(self.kernel), _exprs(self.kernel), self.stride, self.padding, self.dilation)
 
 
@@ -71,7 +71,7 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=UnfoldAttrs, arity=2)
 def unfold(op: OpCall, x: T, fill: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> T:
-    """The windows over the spatial dims of `x` (n, …, c): (n, windows…, kernel…, c); `fill` lies outside."""
+    """im2col: the windows over the spatial dims of `x` (n, …, c), as (n, windows…, kernel…, c); `fill` is the value of the padding."""
     value = op.operand(x)
     t = tensor_of(value.annotation)
     rank = len(t.shape) - 2

@@ -1,4 +1,4 @@
-"""Variance and standard deviation along axes, about the mean in two passes; 16-bit floats in f32.
+"""Variance and standard deviation along axes, in two passes (mean, then squared differences); 16-bit floats in f32.
 
 ops.var(x, axis=-1), ops.std(x, axis=0, correction=0)
 """
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VarAttrs:
-    """The axes, whether they stay as dims of 1, and what is taken off the number of elements that is divided by."""
+    """The axes, whether they stay as dims of 1, and the correction that is subtracted from the number of elements."""
 
     axis: tuple[int, ...]
     keepdims: bool = False
@@ -48,17 +48,17 @@ def _stages(root: bool) -> Callable[..., tuple[Stage, ...]]:
         count = product(extents)
 
         def element(i: Indices, r: Indices, read: Read) -> Expr:
-            found = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
-            return found if found.dtype is wide else Cast(wide, found)
+            item = read(0, *join_axes(len(x.shape), attrs.axis, attrs.keepdims, i, r))
+            return item if item.dtype is wide else Cast(wide, item)
 
         def square(i: Indices, r: Indices, read: Read) -> Expr:
             centered = Sub(element(i, r, read), read("mean", *i))
             return Mul(centered, centered)
 
         def finish(i: Indices, r: Indices, read: Read) -> Expr:
-            found: Expr = Div(read("squares", *i), Cast(wide, Max(count - attrs.correction, ZERO)))
-            found = Call("sqrt", found) if root else found
-            return found if wide is x.dtype else Cast(x.dtype, found)
+            result: Expr = Div(read("squares", *i), Cast(wide, Max(count - attrs.correction, ZERO)))
+            result = Call("sqrt", result) if root else result
+            return result if wide is x.dtype else Cast(x.dtype, result)
 
         return (
             Stage("total", wide, shape, element, extents, "add", Const(0, wide)),
@@ -75,22 +75,22 @@ def _reference(fn: Callable[..., Any]) -> Callable[..., list[Array]]:
         import warnings
 
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # numpy says that nothing is left to divide by
-            found = fn(args[0].astype(np.float64), axis=attrs.axis, keepdims=attrs.keepdims, ddof=attrs.correction)
-        return [np.asarray(found).astype(args[0].dtype)]
+            warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns if the divisor is not positive
+            result = fn(args[0].astype(np.float64), axis=attrs.axis, keepdims=attrs.keepdims, ddof=attrs.correction)
+        return [np.asarray(result).astype(args[0].dtype)]
 
     return reference
 
 
 @operator(deduce=_deduce, reference=_reference(np.var), stages=_stages(False), attrs=VarAttrs)
 def var(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
-    """The variance along `axis`: squares about the mean, over their number less `correction`."""
+    """The variance along `axis`: the sum of squared differences from the mean, divided by the number of elements minus `correction`."""
     return _moment(op, x, axis, keepdims, correction)
 
 
 @operator(deduce=_deduce, reference=_reference(np.std), stages=_stages(True), attrs=VarAttrs)
 def std(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
-    """The root of the variance."""
+    """The standard deviation along `axis`: the square root of the variance."""
     return _moment(op, x, axis, keepdims, correction)
 
 

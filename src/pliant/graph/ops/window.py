@@ -1,7 +1,7 @@
-"""Windows over the spatial dims of a tensor: their geometry, sizes, and reads that stop at the border. Convolutions and pools use it.
+"""Windows over the spatial dims of a tensor, for convolutions and pools: geometry, number, and reads that stop at the border.
 
-The layout is that of ONNX and ATen: (batch, channels, then any number of spatial dims). Tap j of window i lies at
-`i * stride - padding + j * dilation`.
+The layout is that of ONNX and ATen: (batch, channels, then any number of spatial dims). Tap j of window i is at `i * stride - padding + j
+* dilation`.
 
     window = window_of("conv", 2, kernel=(3, 3), stride=2, padding=1, dilation=1)
     window.sizes(d, (h, w))       # ((h - 1) // 2 + 1, (w - 1) // 2 + 1), checked not to be negative
@@ -28,13 +28,13 @@ Pads = tuple[tuple[Expr, Expr], ...]
 
 
 def whole_numbers(name: str, what: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
-    """One integer for each of `rank` dims, from one for all or a sequence; each at least `least`."""
+    """One integer for each of `rank` dims, from one number or a sequence; raises an error if one is below `least`."""
     items = tuple(value) if isinstance(value, tuple | list) else (value,) * rank
     if len(items) != rank:
         raise ShapeError(
             f"{name}: {what} {list(items)} for {counted(rank, 'spatial dim')}", help="give one number for all, or one for each"
         )
-    found = []
+    numbers = []
     for item in items:
         if isinstance(item, Const) and isinstance(item.value, int):
             item = item.value
@@ -42,12 +42,12 @@ def whole_numbers(name: str, what: str, value: Any, rank: int, least: int = 1) -
             raise Error(f"{name}: {what} is a whole number, not {item!r}")
         if item < least:
             raise ShapeError(f"{name}: {what} {item} is less than {least}")
-        found.append(int(item))
-    return tuple(found)
+        numbers.append(int(item))
+    return tuple(numbers)
 
 
 def pad_pairs(name: str, padding: Any, rank: int) -> Pads:
-    """(before, after) for each dim, from one amount for all, one for each, or a pair for each; amounts may be dims."""
+    """(before, after) for each dim, from one amount, one for each dim, or a pair for each; amounts may be dims."""
     items = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * rank
     if len(items) != rank:
         raise ShapeError(
@@ -61,16 +61,16 @@ def pad_pairs(name: str, padding: Any, rank: int) -> Pads:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where the taps of windows lie, for each spatial dim."""
+    """The geometry of windows for each spatial dim."""
 
     kernel: tuple[Expr, ...]
     stride: tuple[int, ...]
     padding: Pads
     dilation: tuple[int, ...]
-    ceil_mode: bool = False  # a last window that only begins inside counts
+    ceil_mode: bool = False  # a last window that begins inside and ends outside counts
 
     def span(self, k: int) -> Expr:
-        """From the first to the last tap of a window along spatial dim k."""
+        """The number of elements from the first to the last tap of a window along spatial dim k."""
         return (self.kernel[k] - 1) * self.dilation[k] + 1
 
     def sizes(self, d: Deduction, extents: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -90,26 +90,26 @@ class Window:
         return simplify(Min((padded - span + (s - 1)) // s + 1, begun), d.facts)
 
     def start(self, k: int, i: Expr) -> Expr:
-        """Where window i begins along spatial dim k."""
+        """The position of the first tap of window i along spatial dim k."""
         return i * self.stride[k] - self.padding[k][0]
 
     def places(self, i: Indices, r: Indices) -> Indices:
-        """Where tap r of window i lies."""
+        """The position of tap r of window i."""
         return tuple(self.start(k, i[k]) + r[k] * self.dilation[k] for k in range(len(self.kernel)))
 
     def inside(self, places: Indices, extents: Sequence[Expr]) -> Expr | None:
-        """The condition that a tap lies inside of the tensor; None where it always does."""
-        found: list[Expr] = []
+        """The condition that a tap is inside of the tensor; None if it always is."""
+        conditions: list[Expr] = []
         for k, (at, n) in enumerate(zip(places, extents, strict=True)):
             lo, hi = self.padding[k]
             if lo is not ZERO:
-                found.append(Le(ZERO, at))
+                conditions.append(Le(ZERO, at))
             if hi is not ZERO or (self.ceil_mode and self.stride[k] > 1):
-                found.append(Lt(at, n))
-        return all_of(found)
+                conditions.append(Lt(at, n))
+        return all_of(conditions)
 
     def taps(self, k: int, i: Expr, low: Expr, high: Expr) -> Expr:
-        """How many taps of window i along spatial dim k lie in low..high-1."""
+        """The number of taps of window i along spatial dim k that are in low..high-1."""
         start, step, count = self.start(k, i), self.dilation[k], self.kernel[k]
 
         def before(end: Expr) -> Expr:
@@ -119,30 +119,30 @@ class Window:
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:
-    """All of the conditions; None if there are none."""
-    found: Expr | None = None
+    """The conjunction of the conditions; None if there are none."""
+    condition: Expr | None = None
     for c in conditions:
-        found = c if found is None else And(found, c)
-    return found
+        condition = c if condition is None else And(condition, c)
+    return condition
 
 
 def group_start(group: Expr, size: Expr, groups: Expr, per_group: Expr) -> Expr:
-    """Where a group begins, among groups of `size` channels; `per_group` channels of the result have it in common.
+    """The first channel of a group, for groups of `size` channels that each give `per_group` channels of the result.
 
-    That the group is one of them is plain to see also where dims are symbols.
+    For symbolic dims it is bounded by the last group, so that range analysis sees it in range.
     """
     known = all(isinstance(e, Const) for e in (size, groups, per_group))
     return group * size if known else Min(group * size, (groups - 1) * size)
 
 
 def read_inside(read: Read, k: int, indices: Indices, inside: Expr | None, outside: Expr) -> Expr:
-    """An element of argument k, or `outside` where the condition does not hold: then nothing is read."""
-    found = read(k, *indices)
-    return found if inside is None else Select(inside, found, outside)
+    """An element of argument k, or `outside`, without a read, if the condition is false."""
+    element = read(k, *indices)
+    return element if inside is None else Select(inside, element, outside)
 
 
 def window_of(name: str, rank: int, kernel: tuple[Expr, ...], stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False) -> Window:
-    """A window from what the user gave; `stride` None is the kernel's size."""
+    """A window from the user's arguments; a stride of None means the kernel size."""
     strides = kernel if stride is None else stride
     return Window(
         kernel,
@@ -154,7 +154,7 @@ def window_of(name: str, rank: int, kernel: tuple[Expr, ...], stride: Any, paddi
 
 
 def same_padding(window: Window, extents: Sequence[Expr], more_before: bool) -> Pads:
-    """The padding with which there are ceil(n / stride) windows; an odd element goes to the end, or before."""
+    """The padding that gives ceil(n / stride) windows; an odd element goes to the end, or to the start with `more_before`."""
     pairs = []
     for k, n in enumerate(extents):
         s = window.stride[k]
@@ -166,7 +166,7 @@ def same_padding(window: Window, extents: Sequence[Expr], more_before: bool) -> 
 
 
 def padded_windows(x: Array, kernel: Sequence[int], attrs: Any, sizes: Sequence[int], fill: Any) -> Array:
-    """The windows over the spatial dims as numpy sees them, padded with `fill`: (batch, channels, *sizes, *kernel)."""
+    """The windows over the spatial dims as a numpy view, padded with `fill`: (batch, channels, *sizes, *kernel)."""
     pads, cuts = [(0, 0), (0, 0)], [slice(None), slice(None)]
     spans = [(k - 1) * dilation + 1 for k, dilation in zip(kernel, attrs.dilation, strict=True)]
     for n, span, s, (lo, _), size in zip(x.shape[2:], spans, attrs.stride, attrs.padding, sizes, strict=True):
@@ -182,7 +182,7 @@ def padded_windows(x: Array, kernel: Sequence[int], attrs: Any, sizes: Sequence[
 
 
 def window_sizes(x: Array, kernel: Sequence[int], attrs: Any) -> list[int]:
-    """The number of windows along each spatial dim, for references."""
+    """The number of windows along each spatial dim, for references in numpy."""
     sizes = []
     for n, k, s, step, (lo, hi) in zip(x.shape[2:], kernel, attrs.stride, attrs.dilation, attrs.padding, strict=True):
         room = n + lo + hi - (k - 1) * step - 1
