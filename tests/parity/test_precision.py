@@ -14,8 +14,8 @@ import pytest
 import pliant
 from error_cases import CASES, EPS, FUNCTIONS
 from levels import runnable
+from pliant import ops
 from pliant.dtype import f32
-from pliant.graph import ops
 from pliant.graph.builder import Builder
 from pliant.graph.node import Tensor
 from pliant.sym.expr import const
