@@ -1,4 +1,4 @@
-"""Numeric operators of the domain ai.onnx.ml (LabelEncoder, Binarizer, ArrayFeatureExtractor), and TfIdfVectorizer."""
+"""Numeric operators of the domain ai.onnx.ml (LabelEncoder, Binarizer, Scaler, ArrayFeatureExtractor), and TfIdfVectorizer."""
 
 from __future__ import annotations
 
@@ -104,6 +104,20 @@ def binarizer(site: NodeContext) -> Any:
     threshold = site.real("threshold", 0.0)
     x: Any = site.x(0) if of.is_float else ops.cast(site.x(0), "f64")
     return ops.cast(ops.greater(x, threshold), of)
+
+
+@rule("Scaler", domain=ML)
+def scaler(site: NodeContext) -> Any:
+    """Standardizes features: (x - offset) * scale along the last axis, in f32. Lists of one number serve all features."""
+    site.require(site.rank(0) >= 1, "the operand has no dims")
+    x = ops.cast(site.x(0), f32)
+    for name, step in (("offset", ops.sub), ("scale", ops.mul)):
+        numbers = np.asarray(site.floats(name, []), np.float32)
+        if len(numbers) > 1:
+            site.settle(0, *site.tensor(0).shape[:-1], len(numbers))
+        if len(numbers):
+            x = step(x, ops.constant(numbers))
+    return x
 
 
 @rule("ArrayFeatureExtractor", domain=ML)

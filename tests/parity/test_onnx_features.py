@@ -1,0 +1,44 @@
+"""Operators on features of ai.onnx.ml, as scikit-learn's exporter writes them, against their formulas in numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pliant.onnx_backend as backend
+from pliant.support.errors import Error
+
+onnx = pytest.importorskip("onnx", reason="models are made with the package onnx")
+
+from onnx import helper
+
+X = np.array([[1.5, -2.0, 0.0], [7.0, 0.25, -3.0], [0.0, 0.0, 0.0], [-1.0, 4.0, 2.5]])
+
+
+def model(op: str, kind: Any, dims: list[Any], **attributes: Any) -> Any:
+    node = helper.make_node(op, ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+    info = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(kind)), dims)
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def check(expected: Any, op: str, x: Any, **attributes: Any) -> None:
+    """A program for any number of rows gives the expected f32: the standard says f32 for operands of all types."""
+    result = backend.prepare(model(op, x.dtype, ["n", x.shape[-1]], **attributes)).run({"x": x})[0]
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32"])
+def test_scaler(kind: str) -> None:
+    x, offset, scale = X.astype(kind), [0.5, -1.0, 2.0], [2.0, 0.25, 3.0]
+    check((x - np.array(offset)) * scale, "Scaler", x, offset=offset, scale=scale)
+    check((x - 0.5) * 2.0, "Scaler", x, offset=[0.5], scale=[2.0])
+
+
+def test_scaler_wants_a_number_for_each_feature() -> None:
+    with pytest.raises(Error, match="Scaler"):
+        backend.prepare(model("Scaler", "float32", ["n", 3], offset=[0.5, 1.0], scale=[1.0]))
