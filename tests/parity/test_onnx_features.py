@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pliant.onnx_backend as backend
-from pliant.support.errors import Error
-
-onnx = pytest.importorskip("onnx", reason="models are made with the package onnx")
+pytest.importorskip("onnx", reason="models are made with the package onnx")
 
 from onnx import helper
+
+import pliant.onnx_backend as backend
+from pliant.support.errors import Error
 
 X = np.array([[1.5, -2.0, 0.0], [7.0, 0.25, -3.0], [0.0, 0.0, 0.0], [-1.0, 4.0, 2.5]])
 
@@ -42,3 +42,32 @@ def test_scaler(kind: str) -> None:
 def test_scaler_wants_a_number_for_each_feature() -> None:
     with pytest.raises(Error, match="Scaler"):
         backend.prepare(model("Scaler", "float32", ["n", 3], offset=[0.5, 1.0], scale=[1.0]))
+
+
+def test_imputer() -> None:
+    x = X.astype(np.float32)
+    check(np.where(x == 0, [7, 8, 9], x), "Imputer", x, imputed_value_floats=[7.0, 8.0, 9.0])
+    x[1, 1] = np.nan
+    check(np.where(np.isnan(x), 0.5, x), "Imputer", x, imputed_value_floats=[0.5], replaced_value_float=float("nan"))
+
+
+def test_imputer_of_integers() -> None:
+    x = X.astype(np.int64)
+    result = backend.prepare(model("Imputer", x.dtype, ["n", 3], imputed_value_int64s=[5], replaced_value_int64=-2)).run({"x": x})[0]
+    assert result.dtype == np.int64
+    np.testing.assert_array_equal(result, np.where(x == -2, 5, x))
+
+
+@pytest.mark.parametrize("after", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_linear_regressor(after: str) -> None:
+    weights, shifts = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), [0.1, -0.2]
+    y = X @ weights.T + shifts
+    expected = {"NONE": y, "LOGISTIC": 1 / (1 + np.exp(-y)), "SOFTMAX": np.exp(y) / np.exp(y).sum(1, keepdims=True)}[after]
+    listed = weights.reshape(-1).tolist()
+    for kind in ("float32", "float64"):
+        check(expected, "LinearRegressor", X.astype(kind), coefficients=listed, intercepts=shifts, targets=2, post_transform=after)
+
+
+def test_linear_regressor_wants_coefficients_for_each_target() -> None:
+    with pytest.raises(Error, match="5 coefficients for 2 targets"):
+        backend.prepare(model("LinearRegressor", "float32", ["n", 3], coefficients=[1.0] * 5, targets=2))

@@ -1,4 +1,4 @@
-"""Numeric operators of the domain ai.onnx.ml (LabelEncoder, Binarizer, Scaler, ArrayFeatureExtractor), and TfIdfVectorizer."""
+"""Numeric operators of the domain ai.onnx.ml (labels, features, linear regression), and TfIdfVectorizer."""
 
 from __future__ import annotations
 
@@ -118,6 +118,36 @@ def scaler(site: NodeContext) -> Any:
         if len(numbers):
             x = step(x, ops.constant(numbers))
     return x
+
+
+@rule("Imputer", domain=ML)
+def imputer(site: NodeContext) -> Any:
+    """Replaces missing elements (equal to a given value, or NaN) by a number for each feature, or by one for all."""
+    whole = not site.dtype(0).is_float
+    numbers = site.ints("imputed_value_int64s", []) if whole else site.floats("imputed_value_floats", [])
+    missing = site.integer("replaced_value_int64", 0) if whole else site.real("replaced_value_float", 0.0)
+    site.require(len(numbers) > 0 and site.rank(0) >= 1, "there are no values to impute, or the operand has no dims")
+    if len(numbers) > 1:
+        site.settle(0, *site.tensor(0).shape[:-1], len(numbers))
+    x, of = site.x(0), site.dtype(0)
+    lost = ops.is_nan(x) if missing != missing else ops.equal(x, ops.constant(np.asarray(missing, of.numpy())))
+    return ops.where(lost, ops.constant(np.asarray(numbers, of.numpy())), x)
+
+
+@rule("LinearRegressor", domain=ML)
+def linear_regressor(site: NodeContext) -> Any:
+    """Linear regression in f32: x @ coefficients.T + intercepts, a column for each target; then `post_transform`."""
+    targets = site.integer("targets", 1)
+    weights = np.asarray(site.floats("coefficients", []), np.float32)
+    shifts = np.asarray(site.floats("intercepts", []), np.float32)
+    after = site.text("post_transform", "NONE", "NONE", "LOGISTIC", "SOFTMAX")
+    site.require(targets > 0 and weights.size > 0 and weights.size % targets == 0, f"{weights.size} coefficients for {targets} targets")
+    site.require(shifts.size in (0, targets), f"{shifts.size} intercepts for {targets} targets")
+    site.settle(0, site.tensor(0).shape[0], weights.size // targets)
+    y = ops.matmul(ops.cast(site.x(0), f32), ops.constant(np.ascontiguousarray(weights.reshape(targets, -1).T)))
+    if shifts.size:
+        y = ops.add(y, ops.constant(shifts))
+    return {"NONE": lambda: y, "LOGISTIC": lambda: ops.sigmoid(y), "SOFTMAX": lambda: ops.softmax(y, axis=1)}[after]()
 
 
 @rule("ArrayFeatureExtractor", domain=ML)
