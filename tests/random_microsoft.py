@@ -358,6 +358,11 @@ def blocks(m: Maker) -> Node:
         weight = ((codes - zero[..., None]) * scale[..., None]).reshape(n, -1)
         data = packed_codes(codes.reshape(n, -1), bits)
         inputs = [data, rows, scale, None if how == "none" else packed_codes(zeros, bits)]
+        if m.chance(0.2):  # blocks that are not whole, of no such size, or along another axis
+            wrong = m.pick({"block_size": 2 * size}, {"block_size": 24}, {"quantize_axis": 0}, {"gather_axis": 1}, {"bits": 2})
+            refused = {"block_size": size, "bits": bits, **wrong}
+            if wrong != {"block_size": 2 * size} or count % 2:
+                return Node("GatherBlockQuantized", inputs, None, refused, frozenset({0, 2, 3}))
         return Node("GatherBlockQuantized", inputs, [weight[rows]], {"block_size": size, "bits": bits}, frozenset({0, 2, 3}), 1e-3)
     x, bias = m.floats(m.pick(1, 3), k), m.maybe(n)
     attributes = {"K": k, "N": n, "bits": bits, "block_size": size}

@@ -235,6 +235,8 @@ def transposed(m: Maker) -> list[Any]:
         m.passes.append("transposes_into_matmul")
     p, ta = (ops.permute(x, swap), False) if left and by_permute else (x, left)
     q, tb = (ops.permute(y, swap), False) if right and m.chance() else (y, right)
+    if tb:  # of many rows, or who knows how many: moved once
+        m.passes.append("transposes_into_matmul")
     return [ops.matmul(p, q, transpose_a=ta, transpose_b=tb)]
 
 

@@ -25,6 +25,7 @@ PROPERTY = "tests/property"
 SCHEDULES = "test_schedules.py::test_random_schedules_keep_the_meaning"
 SKETCHES = "test_schedules.py::test_what_is_legal_is_accepted"
 RULES = "test_schedules.py::test_default_rules_keep_the_meaning"
+FORMS = "test_schedules.py::test_default_rules_take_the_forms_that_they_are_for"
 KERNELS = "test_schedules.py::test_default_rules_on_the_kernels"
 LOOPS = "test_schedules.py::test_default_rules_keep_the_meaning_of_loop_programs"
 # The random tier: every module of random programs, schedules, graphs, models and expressions. A list, so that a test that is no
@@ -36,6 +37,7 @@ TIER = (
     "test_random_claims.py",
     "test_broken_programs.py",
     RULES,
+    FORMS,
     KERNELS,
     LOOPS,
     "test_loop_programs.py",
@@ -64,7 +66,7 @@ ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("schedule/primitives/", (SKETCHES, SCHEDULES, RULES, KERNELS)),
     ("schedule/library/convolution", ("test_convolutions.py", "test_compiled_graphs.py", RULES, KERNELS)),
     ("schedule/library/sliding_window", ("test_convolutions.py", "test_compiled_graphs.py", RULES)),
-    ("schedule/library/", (KERNELS, RULES, "test_compiled_graphs.py", "test_convolutions.py", "test_random_rows.py", LOOPS)),
+    ("schedule/library/", (FORMS, KERNELS, RULES, "test_compiled_graphs.py", "test_convolutions.py", "test_random_rows.py", LOOPS)),
     ("schedule/", (SKETCHES, SCHEDULES, RULES, "test_wrong_claims.py")),
     (
         "loop/verify",

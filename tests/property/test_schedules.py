@@ -18,6 +18,7 @@ from generate_kernels import make_kernel
 from generate_loops import make_program
 from pliant.loop.stmt import Func
 from pliant.schedule import Schedule
+from rule_forms import Form
 from schedule_checks import Case, Played, Ruled, RuledLoops, check_all
 from schedule_kernels import KERNELS, kernel
 from schedule_sketches import sketch
@@ -63,6 +64,11 @@ def test_default_rules_keep_the_meaning(first: int) -> None:
 @pytest.mark.parametrize("first", seeds(100, 10_000, BATCH))
 def test_default_rules_keep_the_meaning_of_loop_programs(first: int) -> None:
     check([RuledLoops(make_program(seed), seed, TARGETS[seed % len(TARGETS)]) for seed in range(first, first + BATCH)], first)
+
+
+@pytest.mark.parametrize("first", seeds(100, 5_000, BATCH))
+def test_default_rules_take_the_forms_that_they_are_for(first: int) -> None:
+    check([Form(seed) for seed in range(first, first + BATCH)], first)
 
 
 @pytest.mark.parametrize("to", TARGETS)
