@@ -4,7 +4,7 @@
     case.model, case.inputs, case.wanted      # wanted is None where nobody says what it should be
 
 Some changes keep the meaning: dims of inputs without a value, inputs that become initializers, another version of the opset under which the
-operator is the same. Then the suite says what the results are, and with known dims nothing may be refused. Others change it: attributes,
+operator is the same. Then the suite says what the results are, and nothing may be refused. Others change it: attributes,
 inputs left out, other extents. Then the standard's evaluator says what the results are, and we may refuse; a model that it does not take
 has to be refused in words, or run, but never fail in another way.
 """

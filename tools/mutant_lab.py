@@ -47,6 +47,7 @@ TIER = (
     "test_graphs.py",
     "test_random_passes.py",
     "test_random_patterns.py",
+    "test_random_binding.py",
     "test_random_operators.py",
     "test_random_places.py",
     "test_random_rows.py",

@@ -30,7 +30,7 @@ def results(case: RandomNode, interpret: bool) -> list[Any] | str:
         raise
     except Error as error:
         assert error.what
-        if case.same and not case.free:
+        if case.same:
             assert case.left_out(error), str(error)
         return str(error)
 
