@@ -82,7 +82,7 @@ def test_bytes(text: str, instruction: str, n: int) -> None:
     assert made.block.annotations["instruction"] == instruction and s.rounding == []
     verify(s.program)
     assert_same(Trace.from_json(s.trace.to_json()).apply(func), s.program)
-    assert "layouts" not in s.program.attrs  # the interface is as it was
+    assert not s.program.attrs.layouts  # the interface is as it was
     expected = arrays(func, n)
     found = [a.copy() for a in expected]
     run_loop(func, expected, [n])

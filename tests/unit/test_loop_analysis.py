@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pliant.loop.analysis.nest_kind import Kind, pattern_kind, reads_elementwise
 from pliant.loop.analysis.operation_count import cost, stmt_cost
-from pliant.loop.analysis.pattern import Kind, pattern_kind, reads_elementwise
 from pliant.loop.analysis.regions import Regions, regions, symbol_facts
 from pliant.loop.parse import parse_module
 from pliant.loop.stmt import Block, For, Func, walk_stmts

@@ -58,7 +58,7 @@ def test_auto_tensorize_uses_it(arch: str, dtype: str, to: str, pattern: str, k:
     with declared(arch) as name:
         s = Schedule(func)
         handle = pliant.auto_tensorize(s, "c", name)
-        assert handle.block.annotations["instruction"] == name and s.rounding == [] and "layouts" not in s.program.attrs
+        assert handle.block.annotations["instruction"] == name and s.rounding == [] and not s.program.attrs.layouts
         verify(s.program)
         assert_same(Trace.from_json(s.trace.to_json()).apply(func), s.program)
         assert_same(parse(str(s.program)), s.program)

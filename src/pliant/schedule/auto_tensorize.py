@@ -28,8 +28,7 @@ from ..sym.prove import prove_equal
 from ..target import Target
 from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
 from .cursor import fresh_name
-from .errors import refuse
-from .isolated_nest import own_nest
+from .errors import own_nest, refuse
 from .primitives.tensorize import Match, Tile, tile_of_instruction
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..loop.analysis.nest_shape import NotIsolated, isolated_loops
 from ..loop.stmt import Block, For, Func, Replacer, Stmt, map_children
 from ..support.errors import ScheduleError
 from ..sym.expr import Var
@@ -82,3 +83,11 @@ def check_serial(func: Func, loop: For, verb: str) -> None:
     """Raise if a loop is not serial, i.e. already parallel, vectorized or unrolled."""
     if loop.kind != "serial":
         raise refuse(f"cannot {verb} loop `{loop.var.name}`: it is {loop.kind}, not serial", func, (loop, f"{loop.kind}"))
+
+
+def own_nest(func: Func, block: Block, what: str) -> dict[Var, For]:
+    """Return the loop of each iterator, outermost loop first; raise unless they are serial loops from 0 around this block alone."""
+    loops = isolated_loops(func, block)
+    if isinstance(loops, NotIsolated):
+        raise refuse(f"{what}: {loops.reason}", func, *loops.at)
+    return loops

@@ -371,6 +371,16 @@ def block_names(func: Func) -> set[str]:
     return set(index(func.body).blocks)
 
 
+def find_block(func: Func, name: str) -> Block:
+    """Return the block of that name."""
+    return index(func.body).blocks[name]
+
+
+def has_block(func: Func, name: str) -> bool:
+    """True if there is a block of that name."""
+    return name in index(func.body).blocks
+
+
 def plain_iters(indices: tuple[Expr, ...], block: Block) -> list[Var] | None:
     """The iterators that the indices are, if each index is a different iterator of the block; else None."""
     own = {i.var for i in block.iters}

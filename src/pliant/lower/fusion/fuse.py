@@ -1,6 +1,6 @@
 """Operator fusion: merges loop programs with the producers of what they read.
 
-The loops decide what may fuse (`loop.analysis.pattern`), not the names of operators:
+The loops decide what may fuse (`loop.analysis.nest_kind`), not the names of operators:
 - Epilogue: elementwise consumers join the producer of one of their arguments (a matmul, a reduction, another elementwise program) if they
   read it at the very index that it writes.
 - Prologue: an elementwise producer or a gather joins its consumer, unless the consumer is matmul-like and would recompute it for each tile.
@@ -28,10 +28,10 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ...graph import node as g
-from ...loop.analysis.pattern import Kind, pattern_kind, reads_each_once, reads_elementwise, right_operand
+from ...loop.analysis.block_kind import halves_bits
+from ...loop.analysis.nest_kind import Kind, pattern_kind, reads_each_once, reads_elementwise, right_operand
 from ...support.record import dataclass
-from ...sym.expr import Expr, Le, product
-from ...sym.prove import prove
+from ...sym.expr import Expr, product
 from ..callee import func_of
 from ..host.copy_elision import ranges_at_1
 from .merge import merge
@@ -164,10 +164,7 @@ class _Groups:
         read = [_bits(a.annotation) for a in sources if isinstance(a.annotation, g.Tensor)]
         if any(self.kind[m] not in CHEAP for m in members) or not read or len(self.users[value]) != 1:
             return False
-        total = read[0]
-        for bits in read[1:]:
-            total = total + bits
-        return right_operand(func_of(n.callee), n.args.index(value)) and prove(Le(total * 2, _bits(value.tensor)))
+        return right_operand(func_of(n.callee), n.args.index(value)) and halves_bits(read, _bits(value.tensor))
 
     def is_read_once(self, made: g.CallLoop, value: g.Value, n: g.CallLoop) -> bool:
         """True if the producer is cheap and `n`, whatever its kind, reads each element of the value once."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...graph import node as g
-from ...loop.analysis.pattern import Kind, cheap_store, pattern_kind
+from ...loop.analysis.nest_kind import Kind, cheap_store, pattern_kind
 from ..callee import func_of
 from .node_lists import map_node_lists, may_join, users_of
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import Access, accesses, blocks, plain_iters
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Func, Reduce, Store
-from ...schedule.plain_nest import plain_loops
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars
 

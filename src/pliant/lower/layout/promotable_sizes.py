@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import accesses, blocks
 from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, Block, For, Func, Reduce, Seq, Store, walk_stmts
 from ...schedule.decisions import OfKernel
 from ...schedule.dependence import linear
 from ...schedule.library import Parts, Promotable, Tile, promotable
-from ...schedule.plain_nest import plain_loops
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars

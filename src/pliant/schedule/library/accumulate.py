@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from math import inf, log, prod
 
 from ...dtype import f32
-from ...loop.analysis.nests import accesses, allocation, constant_extent, facts_at, fed_by, predicate_over_loops
+from ...loop.analysis.nest_shape import alone
+from ...loop.analysis.nests import accesses, allocation, constant_extent, facts_at, fed_by, find_block, predicate_over_loops
 from ...loop.buffer import Scope
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
@@ -29,7 +30,6 @@ from ...sym.simplify import simplify
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from .match import alone, find_block
 
 # MANY, EVEN, SLACK and the `Sizes` below determine the order in which terms are added. The error bounds hold for that order
 # (docs/design/0015), and all machines and variants must give the same bits, so kernels cannot choose them. The decision `part` scales

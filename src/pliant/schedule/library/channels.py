@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...loop.analysis.nest_shape import iter_named
 from ...loop.analysis.nests import accesses, blocks
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Func
@@ -12,7 +13,6 @@ from ...sym.expr import Const, Expr, Var, free_vars
 from ...sym.index_map import IndexMap
 from ...target import Target
 from ..dependence import linear
-from ..plain_nest import iter_named
 from .convolution_roles import along_channels, convolution_of
 from .record import Packing
 

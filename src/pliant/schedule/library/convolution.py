@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, constant_extent, plain_iters, readers
+from ...loop.analysis.block_kind import along, elementwise, matmul_of, packed, reads_once, sums_rows
+from ...loop.analysis.nest_shape import iter_named, plain_loops, untouched
+from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, constant_extent, find_block, plain_iters, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
@@ -29,7 +31,6 @@ from ...sym.bounds import multiple
 from ...sym.expr import Const, Var
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
 from ..workloads import ConvOverChannels
@@ -41,13 +42,13 @@ from .convolution_roles import (
     choose_lanes,
     convolution_of,
     in_blocks,
+    known_sums,
     may_read_packs,
     over_image,
     taps_of,
     tile_sizes,
 )
 from .dot_products import dot_product_of
-from .match import along, find_block, known_sums, matmul_of, packed, reads_once, sums_rows, untouched
 from .matmul import with_epilogue
 from .packing import packing, packs, right_side
 from .parallelize import share
@@ -140,7 +141,7 @@ def _join(s: Schedule, block: Block) -> None:
         if store is None or allocation(s.program, store.buffer) is None:
             continue
         users = readers(s.program, store.buffer)
-        if len(users) == 1 and elementwise(users[0]) is not None and reads_once(users[0], store) and _reads(b) & _reads(users[0]):
+        if len(users) == 1 and elementwise(users[0]) is not None and reads_once(users[0], store.buffer) and _reads(b) & _reads(users[0]):
             tried(partial(s.compute_inline, b.name))
 
 

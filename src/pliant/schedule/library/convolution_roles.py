@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from ...loop.analysis.block_kind import along, matmul_of, packed
+from ...loop.analysis.nest_shape import iter_named, plain_loops
 from ...loop.analysis.nests import accesses, constant_extent, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Reduce
@@ -19,10 +21,9 @@ from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
 from ..dependence import linear
-from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
 from ..tile_cost_model import Sizes
-from .match import along, matmul_of, packed
+from .record import NotApplicable
 
 STORE = 1.5  # Cost of a strided store of one element, in vector steps of a sum; `choose_lanes` weighs lanes of channels with it
 LEAST_LANES = 4  # Fewest channels of an NCHWc block: a narrower vector does not pay
@@ -252,3 +253,15 @@ def over_image(block: Block, roles: Convolution) -> bool:
 def _use(extent: int | None, lanes: int) -> float:
     """Return the share of lanes in use along an extent."""
     return ANY_WIDTH if extent is None else max(extent, 1) / (-(-max(extent, 1) // lanes) * lanes)
+
+
+def known_sums(func: Func, block: Block, any_size: bool = False) -> None:
+    """Raise `NotApplicable` if a block shares its loops with others, or if it reduces over an extent known only at run time.
+
+    `any_size` allows such extents.
+    """
+    loops = plain_loops(func, block)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
+    if not any_size and any(i.kind == "R" and not isinstance(loops[i.var].extent, Const) for i in block.iters):
+        raise NotApplicable(f"what block `{block.name}` sums over has a size that is known only at run time")

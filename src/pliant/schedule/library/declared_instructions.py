@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import accesses, blocks, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
@@ -26,7 +27,6 @@ from ...target import Target
 from ...target.instructions import declared_for
 from ..auto_tensorize import Mapping, auto_tensorize, mapping, tiles_of
 from ..decisions import Decide
-from ..plain_nest import plain_loops
 from ..primitives.tensorize import Tile, tile_of_instruction
 from ..schedule import Schedule
 from .record import Packing, Rule, tried

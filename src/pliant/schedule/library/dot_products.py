@@ -19,7 +19,9 @@ from dataclasses import replace
 from functools import partial
 
 from ...dtype import i64
-from ...loop.analysis.nests import base_facts, blocks, constant_extent, plain_iters
+from ...loop.analysis.block_kind import Matmul
+from ...loop.analysis.nest_shape import alone, iter_named, plain_loops
+from ...loop.analysis.nests import base_facts, blocks, constant_extent, find_block, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -31,12 +33,10 @@ from ...target import Target
 from ...target.instructions import INSTRUCTIONS, instructions_of
 from ..auto_tensorize import mapping
 from ..decisions import Decide
-from ..plain_nest import iter_named, plain_loops
 from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .accumulate import Summing, sizes_of
-from .match import Matmul, alone, find_block
 from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles, with_epilogue
 from .packing import may_be_packed
 from .record import NotApplicable, Packing, Rule, Version, tried

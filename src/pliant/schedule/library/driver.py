@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from ...loop.analysis.nests import base_facts, blocks
+from ...loop.analysis.nest_shape import untouched
+from ...loop.analysis.nests import base_facts, blocks, find_block, has_block
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
@@ -19,7 +20,6 @@ from ...target import Target
 from ..decisions import Decide, DecisionError, Decisions, OfKernel
 from ..family import Family, Variant
 from ..schedule import Schedule
-from .match import find_block, has_block, untouched
 from .record import NotApplicable, NotChosen, Roles, Rule, Version
 from .rounding import round_once
 from .squares import short_squares, widen_squares

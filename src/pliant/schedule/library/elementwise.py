@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
-from ...loop.analysis.nests import blocks, constant_extent, plain_iters
+from ...loop.analysis.block_kind import along, elementwise
+from ...loop.analysis.nest_shape import plain_loops
+from ...loop.analysis.nests import blocks, constant_extent, find_block, has_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Store
 from ...support.errors import ScheduleError
@@ -21,10 +23,8 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import elementwise, plain_loops
 from ..primitives.loops import fuse
 from ..schedule import LoopHandle, Schedule
-from .match import along, find_block, has_block
 from .parallelize import fuse_into, share
 from .record import NotApplicable, Promotable, Rule, tried
 

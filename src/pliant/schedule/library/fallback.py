@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...loop.analysis.nests import accesses, blocks, fed_by, loops_above, loops_in
+from ...loop.analysis.nests import accesses, blocks, fed_by, find_block, loops_above, loops_in
 from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
 from ...sym.expr import free_vars
 from ...target import Target
@@ -15,7 +15,6 @@ from ..decisions import Decide
 from ..dependence import dependence
 from ..schedule import LoopHandle, Schedule
 from .accumulate import parts_in_order
-from .match import find_block
 from .record import Rule, tried
 
 

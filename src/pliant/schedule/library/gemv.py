@@ -12,16 +12,16 @@ panel of all rows would touch a new page (and TLB entry) with each row. The sum 
 from __future__ import annotations
 
 from ...dtype import i64
-from ...loop.analysis.nests import writers
+from ...loop.analysis.block_kind import Matmul, matmul_of
+from ...loop.analysis.nest_shape import alone, plain_loops
+from ...loop.analysis.nests import find_block, writers
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
 from ...sym.expr import Const
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import plain_loops
 from ..schedule import LoopHandle, Schedule
 from .accumulate import PRODUCTS, Loops, Sizes, Summing, begin, cut, lanes, with_parts
-from .match import Matmul, alone, find_block, matmul_of
 from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
 from .record import NotChosen, Rule
 

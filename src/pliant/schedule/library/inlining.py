@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...loop.analysis.block_kind import decodes, elementwise, is_cheap, reads_once
+from ...loop.analysis.nest_shape import untouched
 from ...loop.analysis.nests import allocation, blocks, readers
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
@@ -17,10 +19,8 @@ from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...target import Target
 from ..decisions import Decide, DecisionError
-from ..plain_nest import elementwise
 from ..schedule import Schedule
 from .dot_products import dot_product_of
-from .match import decodes, is_cheap, reads_once, untouched
 from .record import NotChosen, Rule, tried
 
 
@@ -45,7 +45,7 @@ def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
         return Refusal(f"instructions read `{store.buffer.name}` from memory")
     if is_cheap(store.value):
         return Producer(True, "it costs about as much as a load")
-    once = len(users) == 1 and reads_once(users[0], store)
+    once = len(users) == 1 and reads_once(users[0], store.buffer)
     return Producer(once, "each element is read once" if once else "elements are read several times, and are not cheap")
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from ...loop.analysis.block_kind import elementwise
 from ...loop.analysis.nests import allocation, blocks, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Func
 from ...sym.expr import Cast
 from ...sym.index_map import IndexMap
 from ...target import Target
-from ..plain_nest import elementwise
 from ..schedule import Schedule
 from .channels import channel_packs
 from .packing import right_side

@@ -21,7 +21,9 @@ from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType, f16
-from ...loop.analysis.nests import blocks, constant_extent, writers
+from ...loop.analysis.block_kind import Matmul, decodes, elementwise, matmul_of
+from ...loop.analysis.nest_shape import iter_named, plain_loops
+from ...loop.analysis.nests import blocks, constant_extent, find_block, writers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -29,12 +31,10 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Mul, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
 from ..tile_cost_model import Sizes, choose_tile, legal_tiles
 from ..workloads import Gemm
 from .accumulate import Summing, decide_summing, sum_tile
-from .match import Matmul, decodes, find_block, matmul_of
 from .packing import packing, right_side
 from .parallelize import fuse_into
 from .record import NotApplicable, Packing, Rule, Version, for_many, tried

@@ -10,7 +10,9 @@ other independent loops, threads share those instead.
 
 from __future__ import annotations
 
-from ...loop.analysis.nests import constant_extent
+from ...loop.analysis.block_kind import along
+from ...loop.analysis.nest_shape import plain_loops
+from ...loop.analysis.nests import constant_extent, find_block, has_block
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Store
 from ...support.record import dataclass
@@ -18,9 +20,7 @@ from ...support.refusal import Refusal
 from ...sym.expr import walk
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import plain_loops
 from ..schedule import Schedule
-from .match import along, find_block, has_block
 from .parallelize import share
 from .record import NotApplicable, Rule
 

@@ -18,17 +18,16 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise, takewhile
 
-from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, fed_by, loops_in, plain_iters
+from ...loop.analysis.nest_shape import alone, plain_loops, root_nests, untouched
+from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, fed_by, find_block, loops_in, plain_iters
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Var, all_of, free_vars
 from ...target import Target
 from ..decisions import Decide, shown
-from ..plain_nest import plain_loops
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .accumulate import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
-from .match import alone, find_block, root_nests, untouched
 from .record import NotApplicable, Rule, Version, tried
 from .squares import TERMS, WIDE_HALVES
 

@@ -8,12 +8,11 @@ The rules keep such totals in f64. This costs one f64 operation per sum, not per
 from __future__ import annotations
 
 from ...dtype import f32, f64
-from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, loops_above, readers
+from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, find_block, loops_above, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, Func, Store, walk_stmts
 from ...sym.expr import Cast, free_vars, walk
 from ..schedule import Schedule
-from .match import find_block
 
 
 def round_once(s: Schedule, before: Func) -> None:

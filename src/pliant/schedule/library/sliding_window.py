@@ -22,7 +22,9 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from ...loop.analysis.nests import accesses, allocation, constant_extent, readers, writers
+from ...loop.analysis.block_kind import elementwise, matmul_of
+from ...loop.analysis.nest_shape import iter_named
+from ...loop.analysis.nests import accesses, allocation, constant_extent, find_block, readers, writers
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Reduce, Store
 from ...support.errors import ScheduleError
@@ -30,14 +32,12 @@ from ...support.refusal import Refusal
 from ...sym.expr import Const, Mul, Var
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import elementwise, iter_named
 from ..schedule import LoopHandle, Schedule
 from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
 from ..workloads import ConvOverRow, Gemm, SlidingWindow
 from .accumulate import Sizes as Parts
 from .accumulate import Summing, cuts_for, decide_parts, sum_tile
-from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, overlap_of, taps_of, tile_sizes, windows_of
-from .match import find_block, known_sums, matmul_of
+from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, known_sums, overlap_of, taps_of, tile_sizes, windows_of
 from .matmul import with_epilogue
 from .parallelize import share
 from .record import Promotable, Rule, tried

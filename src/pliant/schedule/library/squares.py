@@ -14,6 +14,7 @@ roundings after it hide the difference. (docs/design/0025-totals-in-f64.md)
 
 from __future__ import annotations
 
+from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import accesses, allocation, base_facts, blocks
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, map_children
@@ -21,7 +22,6 @@ from ...support.refusal import Refusal
 from ...sym.expr import Expr, Mul, Sub, Var, all_of, free_vars, product
 from ...sym.simplify import simplify
 from ...target import Target
-from ..plain_nest import plain_loops
 from ..schedule import Schedule
 from .accumulate import most_terms, widens
 from .record import Version

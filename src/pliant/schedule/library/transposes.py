@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...loop.analysis.nests import constant_extent, plain_iters
+from ...loop.analysis.block_kind import along, elementwise
+from ...loop.analysis.nest_shape import iter_named, plain_loops
+from ...loop.analysis.nests import constant_extent, find_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
@@ -21,9 +23,7 @@ from ...support.refusal import Refusal
 from ...sym.expr import FloorDiv, Var, free_vars, walk
 from ...target import Target
 from ..decisions import Decide
-from ..plain_nest import elementwise, iter_named, plain_loops
 from ..schedule import LoopHandle, Schedule
-from .match import along, find_block
 from .record import NotApplicable, Rule, tried
 
 MOST_LANES = 16  # largest side of `tile`: the tile takes as many registers as it has lanes, and no machine has room for 32 and the rest

@@ -6,6 +6,7 @@ depth, and operands are copied to buffers that these iterators index.
 
 from __future__ import annotations
 
+from ...loop.analysis.nest_shape import iteration_box
 from ...loop.analysis.nests import (
     accesses,
     allocation,
@@ -21,15 +22,14 @@ from ...loop.analysis.nests import (
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import Alloc, Block, For, Func, Iter, IterKind, Replacer, Seq, Stmt, Store, seq, walk_stmts, zero
-from ...support.refusal import Refusal as NoMap
+from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.index_map import IndexMap
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
-from ..errors import refuse
+from ..errors import own_nest, refuse
 from ..invariants import legal
-from ..isolated_nest import box_of, own_nest
 from .cache_stages import check_scope, redirected
 from .loops import reassociation
 from .wide_copies import FromCopy, as_dtype, wider
@@ -62,8 +62,8 @@ def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tup
     nest = own_nest(func, block, what)
     facts = facts_at(func, next(iter(nest.values()), block))
     layout = index_map.layout([nest[i.var].stop for i in block.iters], facts)
-    if isinstance(layout, NoMap) or layout.has_padding(facts):
-        reason = layout.reason if isinstance(layout, NoMap) else "an extent is no multiple of what it is divided by"
+    if isinstance(layout, Refusal) or layout.has_padding(facts):
+        reason = layout.reason if isinstance(layout, Refusal) else "an extent is no multiple of what it is divided by"
         raise refuse(
             f"{what} by {index_map}: {reason}", func, *((x, f"extent {x.stop}") for x in nest.values()), help="pad rounds extents up"
         )
@@ -241,7 +241,11 @@ def _reindexed(
     around = path_to(func, block)
     root: Stmt = next((x for x in around if isinstance(x, For)), block)
     _check_alone(func, block, root, source, writes, what)
-    extents = box_of(func, block, what).extents
+    extents = iteration_box(func, block)
+    if isinstance(extents, Refusal):
+        bindings = ", ".join(f"{i.var.name} = {i.value}" for i in block.iters)
+        reasons = [extents.reason] if extents.reason else []
+        raise refuse(f"{what}: the points of its iterators are not a box from 0 on", func, (block, bindings), facts=reasons)
     used = {v for e in place for v in free_vars(e)}
     used_iters = [i for i in block.iters if i.var in used]
     lost = next((i for i in block.iters if writes and ((i.kind == "S") != (i.var in used))), None)
@@ -285,7 +289,7 @@ def _places(
         raise refuse(f"{what} by {map_}: iterator `{foreign.name}` does not index it", func, (block, "this block"))
     inputs = tuple(v for v, own in of.items() if any(i.var is own for i in kept))
     layout = IndexMap(inputs, map_.results).layout([extents[of[v]] for v in inputs], base_facts(func))
-    if isinstance(layout, NoMap):
+    if isinstance(layout, Refusal):
         raise refuse(f"{what} by {map_}: {layout.reason}", func, (block, ", ".join(f"{i.var.name} < {extents[i.var]}" for i in kept)))
     return layout.map.apply([of[v] for v in inputs]), layout.shape
 

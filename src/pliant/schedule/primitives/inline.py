@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
+from ...loop.analysis.block_kind import elementwise
 from ...loop.analysis.nests import (
     Access,
     accesses,
@@ -192,7 +193,7 @@ def _why_not(func: Func, block: Block, store: Store, buffer: Buffer, iters: list
     if any(x not in loops_above(func, b) for b in makers for x in inner):
         return f"`{store.buffer.name}`, which it writes, is allocated inside loop `{inner[-1].var.name}`"
     for b in makers:
-        if not isinstance(b.body, Store) or b.init is not None or any(i.kind != "S" for i in b.iters):
+        if elementwise(b) is None:
             return f"block `{b.name}` writes `{buffer.name}` step by step: an epilogue is applied after the reduction, not in it"
         for a in accesses(block):
             if not visible(func, a.buffer, b) and not (a.write and a.buffer is store.buffer):

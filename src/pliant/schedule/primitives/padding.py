@@ -18,9 +18,8 @@ from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import linear
-from ..errors import refuse
+from ..errors import own_nest, refuse
 from ..invariants import legal
-from ..isolated_nest import own_nest
 from .cache_stages import redirected
 
 

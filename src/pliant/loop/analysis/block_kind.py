@@ -1,20 +1,26 @@
-"""Pattern matching for the default rules: is a block a matrix product, elementwise, cheap to recompute; which loop is contiguous in memory.
+"""Classification of one block: elementwise, matrix product or column reduction, dot products of rows, decode; cost and reuse of values.
 
-Answers are records, or a `Refusal` whose reason appears in the text of `default_schedule`.
+    y[i, j] = f(a[i, j])                elementwise         `elementwise`
+    c[i, j] += a[i, k] * b[k, j]        matrix product      `matmul_of`: the roles of its iterators
+    c[i, j] += a[i, k] * b[j, k]        dot products        `sums_rows`
+    w[k, j] = decode(q[k, j // 2])      decode              `decodes`: dequantizes the right-hand side of a product
+
+`nest_kind.py` classifies a whole program by these and by how its blocks read each other. Answers are records, or a `Refusal` whose reason
+appears in the text of `default_schedule`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...dtype import i64
-from ...loop.analysis.nests import accesses, allocation, blocks, index, loops_above, plain_iters, readers
-from ...loop.buffer import Buffer, Load
-from ...loop.stmt import INSTRUCTION, Block, For, Func, Reduce, Seq, Stmt, Store
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
 from ...sym.prove import prove
-from ..plain_nest import elementwise, plain_loops
-from .record import NotApplicable
+from ..buffer import Buffer, Load
+from ..stmt import Block, Func, Reduce, Store
+from .nests import accesses, allocation, plain_iters, readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,12 @@ class Matmul:
     column: str  # contiguous in the right-hand side and in the result
     reduced: tuple[str, ...]
     pack: int = 0  # columns of a pack if the right-hand side is packed, i.e. indexed by `column // pack`, …, `column % pack`; else 0
+
+
+def elementwise(block: Block) -> Store | None:
+    """Return the store of a block that is one store over S iterators; else None."""
+    s = block.body
+    return s if isinstance(s, Store) and block.init is None and all(i.kind == "S" for i in block.iters) else None
 
 
 def matmul_of(block: Block) -> Matmul | Refusal:
@@ -40,8 +52,9 @@ def matmul_of(block: Block) -> Matmul | Refusal:
     if any(i.kind == "O" for i in block.iters):
         return Refusal(f"block `{block.name}` has an ordered iterator")
     column = out[-1]
-    product = isinstance(s.values[0], Mul) and s.combiner.name == "add"
-    factors = s.values[0].args if product and not all(column in free_vars(f) for f in s.values[0].args) else s.values
+    factors = summed_factors(s)
+    if factors is None or all(column in free_vars(f) for f in factors):
+        factors = s.values
     wide = [f for f in factors if column in free_vars(f)]
     narrow = [f for f in factors if column not in free_vars(f)]
     if len(wide) != 1:
@@ -58,11 +71,16 @@ def matmul_of(block: Block) -> Matmul | Refusal:
     return Matmul(batch, row.name if row is not None else None, column.name, reduced, packs.pop() or 0)
 
 
+def summed_factors(s: Reduce) -> tuple[Expr, ...] | None:
+    """Return the factors if a reduction adds up products; else None."""
+    return s.values[0].args if s.combiner.name == "add" and isinstance(s.values[0], Mul) else None
+
+
 def sums_rows(block: Block) -> bool:
     """True if a block sums products along rows of both factors, c[i, j] += a[i, k] * b[j, k]: each result is a dot product of rows."""
     s = block.body
     reduced = [i.var for i in block.iters if i.kind == "R"]
-    if not isinstance(s, Reduce) or s.combiner.name != "add" or not isinstance(s.values[0], Mul) or len(reduced) != 1:
+    if not isinstance(s, Reduce) or summed_factors(s) is None or len(reduced) != 1:
         return False
     return all(along(e, reduced[0]) for e in walk(s.values[0]) if isinstance(e, Load))
 
@@ -100,14 +118,21 @@ def _is_index(e: Expr) -> bool:
     return e.dtype.is_int and not isinstance(e, Load)
 
 
-def reads_once(block: Block, buffer_of: Store) -> bool:
-    """True if no element of the buffer is read by two instances of a block."""
-    for a in accesses(block):
-        if a.buffer is buffer_of.buffer and not a.write:
-            iters = plain_iters(a.indices, block)
-            if iters is None or len(iters) != len(block.iters):
-                return False
-    return True
+def is_cheap_program(value: Expr) -> bool:
+    """True if a program of its own that computes a value costs about as much as a load of the value.
+
+    Stricter than `is_cheap`, because every reader of a rematerialized value repeats the program: one load, no division, no function.
+    """
+    nodes = list(walk(value))
+    costly = any(isinstance(e, (Call, Div)) for e in nodes)
+    # 8 operations are a rough estimate of the cost of a load.
+    return not costly and sum(isinstance(e, Load) for e in nodes) <= 1 and sum(bool(e.args) for e in nodes) <= 8
+
+
+def reads_once(block: Block, buffer: Buffer) -> bool:
+    """True if a block loads from the buffer, and no element of it in two instances."""
+    reads = [plain_iters(a.indices, block) for a in accesses(block) if a.buffer is buffer and not a.write]
+    return bool(reads) and all(iters is not None and len(iters) == len(block.iters) for iters in reads)
 
 
 def decodes(func: Func, block: Block) -> bool:
@@ -123,48 +148,15 @@ def decodes(func: Func, block: Block) -> bool:
         return False
     column = next(i.var for i in users[0].iters if i.var.name == roles.column)
     loads = [a for a in accesses(users[0]) if a.buffer is store.buffer]
-    read = {a.buffer for a in accesses(block) if not a.write}
-    bits = sum((_bits(b) for b in read), Const(0, i64))
-    return all(column in free_vars(a.indices[-1]) for a in loads) and prove(Le(bits * 2, _bits(store.buffer)))
+    sources = {a.buffer for a in accesses(block) if not a.write}
+    return all(column in free_vars(a.indices[-1]) for a in loads) and halves_bits(map(bits_of, sources), bits_of(store.buffer))
 
 
-def _bits(b: Buffer) -> Expr:
+def halves_bits(sources: Iterable[Expr], result: Expr) -> bool:
+    """True if the sources of a value together have at most half of its bits: then decoding it where it is read saves memory traffic."""
+    return prove(Le(sum(sources, Const(0, i64)) * 2, result))
+
+
+def bits_of(b: Buffer) -> Expr:
+    """Return the size of a buffer in bits."""
     return product(b.shape) * b.dtype.bits
-
-
-def root_nests(func: Func) -> list[Stmt]:
-    """Return the statements of a program's body that contain blocks."""
-    body = func.body.body if isinstance(func.body, Seq) else (func.body,)
-    return [s for s in body if blocks(s)]
-
-
-def untouched(func: Func) -> list[Block]:
-    """Return the blocks that no rule has scheduled yet: all loops around them are serial, and they are no tensor instructions."""
-    return [b for b in blocks(func.body) if INSTRUCTION not in b.annotations and all(x.kind == "serial" for x in loops_above(func, b))]
-
-
-def alone(func: Func, block: Block) -> list[For]:
-    """Return the loops that contain no other block than this one, outermost first."""
-    return [x for x in loops_above(func, block) if blocks(x) == [block]]
-
-
-def find_block(func: Func, name: str) -> Block:
-    """Return the block of that name."""
-    return index(func.body).blocks[name]
-
-
-def has_block(func: Func, name: str) -> bool:
-    """True if there is a block of that name."""
-    return name in index(func.body).blocks
-
-
-def known_sums(func: Func, block: Block, any_size: bool = False) -> None:
-    """Raise `NotApplicable` if a block shares its loops with others, or if it reduces over an extent known only at run time.
-
-    `any_size` allows such extents.
-    """
-    loops = plain_loops(func, block)
-    if isinstance(loops, Refusal):
-        raise NotApplicable(loops.reason)
-    if not any_size and any(i.kind == "R" and not isinstance(loops[i.var].extent, Const) for i in block.iters):
-        raise NotApplicable(f"what block `{block.name}` sums over has a size that is known only at run time")

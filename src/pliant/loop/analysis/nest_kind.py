@@ -1,4 +1,4 @@
-"""Pattern classification of loop programs by their accesses; fusion and default schedules choose by it.
+"""Classification of whole loop programs by their accesses; fusion chooses by it. `block_kind.py` answers what one block is.
 
     elementwise   y[i, j] = f(a[i, j], b[j])            some input is read at the index that is written, others may be broadcast
     broadcast     y[i, j] = f(b[j])                     every input is read at a part of that index, in order
@@ -19,9 +19,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from ...support.record import dataclass
-from ...sym.expr import Call, Cast, Const, Div, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
+from ...sym.expr import Cast, Const, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, walk_stmts
+from .block_kind import is_cheap_program, reads_once
+from .nests import readers
 
 
 class Kind(IntEnum):
@@ -84,14 +86,10 @@ def reads_elementwise(func: Func, position: int) -> bool:
 def reads_each_once(func: Func, position: int) -> bool:
     """True if a single block reads the input at `position` (outputs not counted), and each element in at most one instance."""
     buffer = [p for p in func.params if p.role != "out"][position].value
-    blocks = _outer_blocks(func.body)
-    if blocks is None or not isinstance(buffer, Buffer):
+    if _outer_blocks(func.body) is None or not isinstance(buffer, Buffer):
         return False
-    uses = [(b, load) for b in blocks for load in _loads(e for s in walk_stmts(b) for e in exprs(s)) if load.buffer is buffer]
-    if len({b for b, _ in uses}) != 1:
-        return False
-    iters = {i.var for i in uses[0][0].iters}
-    return all(len(set(load.indices)) == len(load.indices) and set(load.indices) == iters for _, load in uses)
+    users = readers(func, buffer)
+    return len(users) == 1 and reads_once(users[0], buffer)
 
 
 def right_operand(func: Func, position: int) -> bool:
@@ -107,10 +105,7 @@ def cheap_store(func: Func) -> bool:
     blocks = _outer_blocks(func.body)
     if blocks is None or len(blocks) != 1 or not isinstance(blocks[0].body, Store) or pattern_kind(func) > Kind.BROADCAST:
         return False
-    nodes = list(walk(blocks[0].body.value))
-    costly = any(isinstance(e, Call | Div) for e in nodes)
-    # 8 operations are a rough estimate of the cost of a load.
-    return not costly and sum(isinstance(e, Load) for e in nodes) <= 1 and sum(bool(e.args) for e in nodes) <= 8
+    return is_cheap_program(blocks[0].body.value)
 
 
 def _outer_blocks(s: Stmt) -> list[Block] | None:
