@@ -188,7 +188,7 @@ class Copier:
                 return s.with_(var=self.vars[s.var])
             case Block():
                 iters = tuple(Iter(self._var(i.var), i.kind, i.value) for i in s.iters)
-                return s.with_(name=fresh_name(s.name + self.suffix, self.names), iters=iters)
+                return s.with_(name=marked_name(s.name, self.suffix, self.names), iters=iters)
         return s
 
     def _var(self, v: Var) -> Var:
@@ -205,3 +205,13 @@ def fresh_name(wanted: str, taken: set[str]) -> str:
         name = f"{wanted}{n}"
     taken.add(name)
     return name
+
+
+def marked_name(name: str, mark: str, taken: set[str]) -> str:
+    """Return `name` with a suffix such as `_sum`; a name that has the suffix already is numbered: `c_sum`, `c_sum2`, not `c_sum_sum`.
+
+    A suffix that ends in a number (`_tail3`) is repeated, because `c_tail32` would read as a tail of 32.
+    """
+    stem, again, number = name.rpartition(mark)
+    marked = bool(stem and again) and not mark[-1:].isdigit() and (not number or number.isdigit())
+    return fresh_name(f"{stem if marked else name}{mark}", taken)

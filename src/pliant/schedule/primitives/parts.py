@@ -13,7 +13,7 @@ from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce,
 from ...sym.expr import Const, Expr, Le, Lt, Var, all_of, conjuncts, free_vars, substitute
 from ...sym.prove import prove
 from ...sym.simplify import simplify
-from ..cursor import Forward, fresh_name
+from ..cursor import Forward, marked_name
 from ..dependence import linear
 from ..errors import refuse
 from ..invariants import legal
@@ -89,7 +89,7 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
     where: dict[Var, Expr] = {x.var: i.var for x, i in zip(outside, iters, strict=True)}
     values = {v: substitute(e, where) for v, e in over_loops.items()}
     total = Block(
-        fresh_name(f"{block.name}_sum", block_names(func)),
+        marked_name(block.name, "_sum", block_names(func)),
         iters,
         Reduce(
             NAMED_COMBINERS[combiner],

@@ -8,7 +8,7 @@ from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, Combiner, For, Func, Iter, Reduce, Replacer, Seq, Stmt, Store, seq, zero
 from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.prove import prove
-from ..cursor import Forward, fresh_name
+from ..cursor import Forward, marked_name
 from ..errors import refuse
 from ..invariants import legal
 from ..tile import Tile, nest_of, rebound, spatial_facts, spatial_predicate, tile_of
@@ -92,7 +92,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     results = [Load(t.buffer, tuple(substitute(substitute(e, over_loops), where) for e in t.indices)) for t in s.targets]
     partial = [Load(b, (*(substitute(e, where) for e in t.offset), last.var)) for b, t in zip(buffers, tiles, strict=True)]
     total = Block(
-        fresh_name(f"{block.name}_sum", block_names(func)),
+        marked_name(block.name, "_sum", block_names(func)),
         (*iters, last),
         Reduce(_of_results(s.combiner), tuple(results), tuple(partial)),
         Replacer({v: substitute(e, where) for v, e in over_loops.items()}).stmt(block.init),

@@ -24,6 +24,7 @@ from ..cursor import Copier, Edit, Forward, Mover
 from ..dependence import bare_statement
 from ..errors import check_serial, refuse
 from ..invariants import legal
+from ..loop_names import part_names, tail_name
 from ..tile import rebound_over
 
 Tail = Literal["guard", "cut", "balance"]
@@ -122,7 +123,7 @@ def is_factor(f: object) -> bool:
 
 def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
     """Return the loops that replace `loop`, outermost first."""
-    vars_ = [Var(f"{loop.var.name}_{n}") for n in range(len(inner) + 1)]
+    vars_ = [Var(name) for name in part_names(edit.func, loop, len(inner) + 1)]
     position: Expr = zero()
     step = size
     for v, f in zip(vars_, (1, *inner), strict=True):
@@ -201,7 +202,7 @@ def _balance(func: Func, loop: For, inner: Sequence[int], size: int, extent: Exp
     names = block_names(func)
     tails: list[Stmt] = []
     for t in range(size - 1, 0, -1):
-        outer = For(Var(f"{loop.var.name}_t"), zero(), _tile_count(t, size, extent, rest), "serial", loop.body, span=loop.span)
+        outer = For(Var(tail_name(func, loop, "t")), zero(), _tile_count(t, size, extent, rest), "serial", loop.body, span=loop.span)
         start = simplify(loop.start + main * size + _tile_offset(t, size, extent, rest) + outer.var * t, facts)
         tails.append(outer.with_(body=_tail(func, loop, start, Const(t, i64), names, f"_tail{t}")))
     edit.replace(loop, seq(new[0], *tails))
@@ -234,7 +235,7 @@ def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suff
     copier = Copier(names, suffix)
     copy = copier.copy(loop)
     assert isinstance(copy, For)
-    var = Var(f"{loop.var.name}_r")
+    var = Var(tail_name(func, loop, "r"))
     copy = For(var, zero(), extent, "serial", Mover({}, {copy.var: base + var}).stmt(copy.body), span=loop.span)
     later = {new for old, new in zip(blocks(loop), blocks(copy), strict=True) if fed_by(old, loop) and "S" not in fed_by(old, loop)}
     return without_inits(copy, later) if later else copy
