@@ -1,0 +1,297 @@
+"""One golden per default schedule rule: a small program before and after the rule, in tests/golden/rules.
+
+After an intended change: `PLIANT_UPDATE=1 python -m pytest tests/unit/test_golden_rules.py`, then read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from declared_instructions import declared
+from pliant import Tensor, f32, function, i32, ops, u8
+from pliant.api import program_of
+from pliant.graph.node import CallLoop
+from pliant.loop.printer import print_func
+from pliant.loop.stmt import Func
+from pliant.lower.callee import func_of
+from pliant.pipeline import compile_as_far_as
+from pliant.schedule.library import driver
+from pliant.schedule.library.record import Rule
+from pliant.schedule.library.table import CPU
+from pliant.target import target
+from schedule_kernels import parse
+
+FOLDER = Path(__file__).parent.parent / "golden" / "rules"
+V3 = target("llvm:x86-64-v3")  # fixed, so that the goldens are the same on every machine
+MAX_LINES = 60  # a golden is there to be read
+
+INSTRUCTION = """
+n = dim("n")
+@kernel
+def product(a: Tensor[i16, n, 6], b: Tensor[i16, 6, 4], c: Out[i32, n, 4]) -> None:
+    for i, j, k in grid(n, 4, 6):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0
+            c[vi, vj] += cast(i32, a[vi, vk]) * cast(i32, b[vk, vj])
+"""
+
+CONVOLUTION = """
+@kernel
+def conv(x: Tensor[f32, 4, 6, 6], w: Tensor[f32, 8, 4, 3, 3], y: Out[f32, 8, 4, 4]) -> None:
+    for o, i, j, c, r, t in grid(8, 4, 4, 4, 3, 3):
+        with block("y", "SSSRRR", o, i, j, c, r, t) as (vo, vi, vj, vc, vr, vt):
+            with init():
+                y[vo, vi, vj] = 0.0
+            y[vo, vi, vj] += x[vc, vi + vr, vj + vt] * w[vo, vc, vr, vt]
+"""
+
+WINDOWS = """
+@kernel
+def stencil(x: Tensor[f32, 4, 34], w: Tensor[f32, 3], y: Out[f32, 4, 32]) -> None:
+    for i, j, k in grid(4, 32, 3):
+        with block("y", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x[vi, vj + vk] * w[vk]
+"""
+
+INLINING = """
+n = dim("n")
+@kernel
+def chain(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    t = alloc((n,), f32)
+    for i in serial(n):
+        with block("t", "S", i) as vi:
+            t[vi] = x[vi] * 2.0
+    for i in serial(n):
+        with block("y", "S", i) as vi:
+            y[vi] = exp(t[vi])
+"""
+
+DECODING = """
+@kernel
+def decoded(a: Tensor[f32, 8, 16], q: Tensor[u8, 16, 8], c: Out[f32, 8, 8]) -> None:
+    b = alloc((16, 8), f32)
+    for k, j in grid(16, 8):
+        with block("b", "SS", k, j) as (vk, vj):
+            b[vk, vj] = cast(f32, q[vk, vj]) * 0.5
+    for i, j, k in grid(8, 8, 16):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+"""
+
+DECODING_INTO_COPIES = """
+@kernel
+def decoded(a: Tensor[f32, 64, 16], q: Tensor[u8, 16, 16], c: Out[f32, 64, 16]) -> None:
+    b = alloc((16, 16), f32)
+    for k, j in grid(16, 16):
+        with block("b", "SS", k, j) as (vk, vj):
+            b[vk, vj] = cast(f32, q[vk, vj]) * 0.5
+    for i, j, k in grid(64, 16, 16):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+"""
+
+ONE_ROW = """
+@kernel
+def gemv(a: Tensor[f32, 16], b: Tensor[f32, 16, 512], c: Out[f32, 512]) -> None:
+    for j, k in grid(512, 16):
+        with block("c", "SR", j, k) as (vj, vk):
+            with init():
+                c[vj] = 0.0
+            c[vj] += a[vk] * b[vk, vj]
+"""
+
+MATMUL = """
+@kernel
+def matmul(a: Tensor[f32, 8, 16], b: Tensor[f32, 16, 16], c: Out[f32, 8, 16]) -> None:
+    for i, j, k in grid(8, 16, 16):
+        with block("c", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += a[vi, vk] * b[vk, vj]
+"""
+
+ROWS = """
+n = dim("n")
+@kernel
+def rows(x: Tensor[i32, n, 8], y: Out[i32, n, 8]) -> None:
+    top = alloc((n,), i32)
+    for i, k in grid(n, 8):
+        with block("top", "SR", i, k) as (vi, vk):
+            with init():
+                top[vi] = -100
+            top[vi] = max(top[vi], x[vi, vk])
+    for i, j in grid(n, 8):
+        with block("y", "SS", i, j) as (vi, vj):
+            y[vi, vj] = x[vi, vj] - top[vi]
+"""
+
+SINGLE_REDUCTIONS = """
+n = dim("n")
+@kernel
+def apart(x: Tensor[i32, n, 8], y: Tensor[i32, 9, 11], top: Out[i32, n], z: Out[i32, 11, 9]) -> None:
+    for i, k in grid(n, 8):
+        with block("top", "SR", i, k) as (vi, vk):
+            with init():
+                top[vi] = -100
+            top[vi] = max(top[vi], x[vi, vk])
+    for i, j in grid(11, 9):
+        with block("z", "SS", i, j) as (vi, vj):
+            z[vi, vj] = y[vj, vi] + 1
+"""
+
+TRANSPOSE = """
+@kernel
+def transpose(x: Tensor[i32, 16, 32], y: Out[i32, 32, 16]) -> None:
+    for i, j in grid(32, 16):
+        with block("y", "SS", i, j) as (vi, vj):
+            y[vi, vj] = x[vj, vi]
+"""
+
+ELEMENTWISE = """
+n = dim("n")
+m = dim("m")
+@kernel
+def scale(x: Tensor[f32, n, m], w: Tensor[f32, m], y: Out[f32, n, m]) -> None:
+    for i, j in grid(n, m):
+        with block("y", "SS", i, j) as (vi, vj):
+            y[vi, vj] = x[vi, vj] * w[vj]
+"""
+
+RECURRENCE = """
+n = dim("n")
+@kernel
+def recurrence(x: Tensor[f32, n, 30], y: Out[f32, n, 30]) -> None:
+    for j, t in grid(30, n):
+        with block("y", "SO", j, t) as (vj, vt):
+            y[vt, vj] = select(vt > 0, y[vt - 1, vj], 0.0) * 0.5 + x[vt, vj]
+"""
+
+FALLBACK = """
+n = dim("n")
+@kernel
+def steps(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for i in serial(n):
+        with block("y", "S", i) as vi:
+            for k in serial(3):
+                y[vi] = x[vi] * 2.0
+"""
+
+
+BYTES = np.ones((8, 8), np.int8)
+WEIGHT = np.ones((8, 8, 1, 1), np.float32)
+
+
+@function
+def blocked(x: Tensor[f32, 1, 8, 4, 4]) -> Tensor[f32, 1, 8, 4, 4]:
+    return ops.relu(ops.conv(ops.conv(x, WEIGHT), WEIGHT))
+
+
+@function
+def integers(x: Tensor[u8, 4, 8]) -> Tensor[i32, 4, 8]:
+    return ops.matmul_integer(x, BYTES)
+
+
+PROGRAMS: dict[str, Any] = {
+    "instruction": INSTRUCTION,
+    "convolutions_of_blocks": blocked,
+    "convolutions": CONVOLUTION,
+    "windows": WINDOWS,
+    "inlining": INLINING,
+    "decoding": DECODING,
+    "dot_products": integers,
+    "one_row": ONE_ROW,
+    "matmul": MATMUL,
+    "decoding_into_copies": DECODING_INTO_COPIES,
+    "rows": ROWS,
+    "single_reductions": SINGLE_REDUCTIONS,
+    "transpose": TRANSPOSE,
+    "elementwise": ELEMENTWISE,
+    "recurrence": RECURRENCE,
+    "fallback": FALLBACK,
+}
+
+
+def name_of(rule: Rule) -> str:
+    """Return the name of a rule's golden: the rule's name, or that of its phase where two rules have the same name."""
+    twins = [r for r in CPU if r.name == rule.name]
+    return (rule.name if len(twins) == 1 else rule.phase).replace(" ", "_")
+
+
+RULES = {name_of(r): r for r in CPU}
+
+
+@dataclass
+class Application:
+    """What a rule did to a program."""
+
+    before: Func
+    after: Func
+    text: str
+
+
+def applications(rule: Rule, funcs: list[Func], monkeypatch: pytest.MonkeyPatch) -> list[Application]:
+    """Schedule the programs with the whole table; return what the rule changed."""
+    seen: list[Application] = []
+
+    def apply(s: Any, roles: Any, decide: Any) -> str:
+        before = s.program
+        text = rule.apply(s, roles, decide)
+        if s.program is not before:
+            seen.append(Application(before, s.program, text))
+        return text
+
+    table = tuple(replace(r, apply=apply) if r is rule else r for r in CPU)
+    monkeypatch.setattr(driver, "rules_for", lambda machine: table)
+    for func in funcs:
+        driver.default_schedule(func, V3)
+    return seen
+
+
+def kernels(program: Any) -> list[Func]:
+    """Return the loop programs that the rules see: a text as it is, a graph function after all steps before the schedule."""
+    if isinstance(program, str):
+        return [parse(program)]
+    nodes = compile_as_far_as("promote_sizes", program_of(program), V3).function.nodes
+    return [func_of(n.callee) for n in nodes if isinstance(n, CallLoop)]
+
+
+def shown(func: Func) -> str:
+    """Return the text of a program without its imports."""
+    return re.sub(r"^from pliant import .*\n+", "", print_func(func))
+
+
+def test_every_rule_has_a_golden() -> None:
+    assert set(PROGRAMS) == set(RULES)
+    assert {f.stem for f in FOLDER.glob("*.txt")} == set(RULES)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    around: Callable[[], AbstractContextManager[Any]] = (lambda: declared("x86_64")) if name == "instruction" else nullcontext
+    with around():
+        done = applications(RULES[name], kernels(PROGRAMS[name]), monkeypatch)
+    assert done, "the rule takes no block of its program"
+    first = done[0]
+    text = f"# before\n{shown(first.before)}\n# after the rule `{RULES[name].name}`: {first.text}\n{shown(first.after)}"
+    file = FOLDER / f"{name}.txt"
+    if os.environ.get("PLIANT_UPDATE") == "1":
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES
