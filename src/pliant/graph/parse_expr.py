@@ -24,7 +24,8 @@ from ..support.record import dataclass
 from ..support.resolve import Source, near
 from ..support.source import Span
 from ..sym.expr import Const, Expr
-from ..sym.parse import _FUNCTION_NAMES, ExprParser, Open
+from ..sym.parse import ExprParser, Open
+from ..sym.parse_tables import FUNCTION_NAMES
 from ..sym.spec import Marker, Strides, TensorSpec, make_spec, strides
 from . import opset as ops
 from .builder import Builder
@@ -192,8 +193,8 @@ class Expressions:
                 return self._is_scalar(index)
             case ast.Call(ast.Name() | ast.Attribute() as func, args, []):
                 target = self._peek(func)
-                known = isinstance(target, DType) or id(target) in _FUNCTION_NAMES
-                start = 1 if _FUNCTION_NAMES.get(id(target)) in ("cast", "bitcast") else 0
+                known = isinstance(target, DType) or id(target) in FUNCTION_NAMES
+                start = 1 if FUNCTION_NAMES.get(id(target)) in ("cast", "bitcast") else 0
                 return known and all(map(self._is_scalar, args[start:]))
         return False
 
@@ -323,7 +324,7 @@ class Expressions:
             values = [self.value(at, a, p.annotation) for (at, a), p in zip(spans, function.params, strict=False)]
             values += args[len(values) :]
             return _unpack(self.run(node, lambda: self.builder.call_function(function, values), spans, hint))
-        name = _FUNCTION_NAMES.get(id(target), "")
+        name = FUNCTION_NAMES.get(id(target), "")
         if name in _ON_VALUES:
             return self._emit(node, _ON_VALUES[name], [(a, self.evaluate(a)) for a in node.args], hint)
         if target is len and len(node.args) == 1:

@@ -10,15 +10,14 @@ A mistake in a statement with a source location is an Error at that line; elsewh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, bool_, i64
-from ..support.errors import Error, InternalError, counted
+from ..dtype import bool_, i64
+from ..support.errors import Error, counted
 from ..support.refusal import Refusal
-from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute, walk
-from .buffer import MOST_STACK, Buffer, Load, loaded_dtype, may_be_seen_as, stack_bytes
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute
+from .buffer import MOST_STACK, Buffer, loaded_dtype, may_be_seen_as, stack_bytes
 from .stmt import (
     NAMED_COMBINERS,
     Alloc,
@@ -44,6 +43,7 @@ from .stmt import (
 from .verify_blocks import check_claims
 from .verify_memory import check_memory
 from .verify_races import check_races
+from .verify_scope import OpenBlock, ScopeVerifier
 
 if TYPE_CHECKING:
     from ..sym.facts import Facts
@@ -105,29 +105,8 @@ def _check_written(func: Func) -> None:
             )
 
 
-class _Open(NamedTuple):
-    """A block around the current statement, and the loops between it and the next block outside."""
-
-    block: Block
-    loops: tuple[For, ...]
-
-
-class _Verifier:
-    """Walks the program with the names in scope; a name is `fixed` if nested blocks may use it."""
-
-    def __init__(self, func: Func, given: Expr = TRUE) -> None:
-        self.func = func
-        self.visible: dict[Var | Buffer, bool] = {}  # name -> fixed
-        self.hidden: set[Var | Buffer] = set()  # in scope, but not inside of the innermost block
-        self.readonly: set[Buffer] = set()
-        self.loops: dict[Var, For] = {}  # the loops inside of the innermost block
-        self.blocks: list[_Open] = []
-        self.path: list[str] = []
-        self.stmt_now: Stmt | None = None
-        self.repeated = 0
-        self.threads: tuple[For, ...] = ()  # the surrounding parallel loops
-        self.registers: dict[Buffer, tuple[For, ...]] = {}  # register buffer -> the parallel loops around its allocation
-        self.guard = given  # the conjunction of the checks before this statement
+class _Verifier(ScopeVerifier):
+    """Checks each statement against the names that are in scope."""
 
     def run(self) -> None:
         """Verifies the parameters and the body."""
@@ -148,83 +127,6 @@ class _Verifier:
                 raise self.fail(f"dim `{s.name}` is {s.dtype}, not i64")
             self.visible[s] = True
         self.stmt(self.func.body, "body")
-
-    def fail(self, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
-        """The error for the current statement."""
-        span = self.stmt_now.span if self.stmt_now is not None else self.func.span
-        if span is not None:
-            return Error(what, where=span, facts=facts, help=help)
-        return InternalError(f"{what}, in `{self.func.name}` at {'.'.join(self.path) or 'its parameters'}", facts=facts)
-
-    # Scopes.
-
-    @contextmanager
-    def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """Restores the names in scope at the end."""
-        outside = dict(self.visible), set(self.readonly), self.guard
-        self.repeated += repeated
-        yield
-        self.repeated -= repeated
-        self.visible, self.readonly, self.guard = outside
-
-    def define(self, value: Var | Buffer, *, fixed: bool) -> None:
-        """Adds a definition; a name in scope cannot be defined again."""
-        if value in self.visible or value in self.hidden:
-            raise self.fail(f"`{value.name}` is defined again inside of its own scope")
-        self.visible[value] = fixed
-
-    def unchanging(self, parts: Iterable[Expr]) -> bool:
-        """True if the expressions have the same value in every iteration of the surrounding loops."""
-        return all(self.visible.get(v, False) for e in parts for v in free_vars(e)) and not any(
-            isinstance(n, Load) for e in parts for n in walk(e)
-        )
-
-    # Expressions.
-
-    def expr(self, e: Expr, dtype: DType | None, what: str) -> None:
-        """Checks an expression: its dtype, and that everything in it is in scope."""
-        if dtype is not None and e.dtype is not dtype:
-            raise self.fail(f"{what} is {e.dtype}, not {dtype}", [f"`{e}`"], f"write cast({dtype}, {e})")
-        for v in free_vars(e):
-            if v not in self.visible:
-                raise self.not_visible(v)
-        for node in walk(e):
-            if isinstance(node, Load):
-                self.use(node.buffer)
-                self.indices(node.buffer, node.indices)
-
-    def not_visible(self, value: Var | Buffer) -> Error:
-        """The error for a name that is not in scope here."""
-        if value in self.hidden:
-            help_ = "a block uses its iterators, the parameters, and what is defined outside of all loops: bind it to an iterator"
-            return self.fail(f"`{value.name}` cannot be used in this block", help=help_)
-        return self.fail(f"`{value.name}` is used where it is not defined")
-
-    def use(self, buffer: Buffer) -> None:
-        """Checks that a buffer is in scope, and that a register buffer is not shared between threads."""
-        if buffer not in self.visible:
-            raise self.not_visible(buffer)
-        if self.registers.get(buffer, self.threads) != self.threads:
-            raise self.fail(
-                f"register buffer `{buffer.name}` is used in parallel loop `{self.threads[-1].var.name}`, and allocated outside of it",
-                help="threads share memory and no registers: allocate it on the stack, or inside of the loop",
-            )
-
-    def indices(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str = "an index") -> None:
-        """Checks that there is one i64 index for each dimension."""
-        if len(indices) != buffer.ndim:
-            raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, {len(indices)} indices given", [f"`{buffer}`"])
-        for i in indices:
-            if i.dtype is not i64:
-                raise self.fail(f"{dtype} of `{buffer.name}` is {i.dtype}, not i64", [f"`{i}`"])
-
-    def buffer(self, b: Buffer) -> None:
-        """Checks the shape and the strides of a buffer that is being defined."""
-        if b.strides is not None and len(b.strides) != len(b.shape):
-            raise self.fail(f"`{b.name}` has {counted(len(b.strides), 'stride')} for {counted(len(b.shape), 'dimension')}")
-        for e in (*b.shape, *(b.strides or ())):
-            if e.dtype is not i64:
-                raise self.fail(f"an extent of `{b.name}` is {e.dtype}, not i64", [f"`{e}`"])
 
     # Statements.
 
@@ -271,7 +173,7 @@ class _Verifier:
                 raise self.fail(f'iterator `{i.var.name}` of kind "{i.kind}" and type {i.var.dtype}: kinds are S, R, O, the type is i64')
         self.bindings(s)
         around, hidden, loops = self.visible, self.hidden, self.loops
-        self.blocks.append(_Open(s, tuple(loops.values())))
+        self.blocks.append(OpenBlock(s, tuple(loops.values())))
         self.hidden = hidden | {v for v, fixed in around.items() if not fixed}
         self.loops = {}
         with self.scope(repeated=True):

@@ -11,8 +11,6 @@ subscripts.
 from __future__ import annotations
 
 import ast
-import builtins
-import operator
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -23,43 +21,30 @@ from ..support.errors import Error, UnsupportedError
 from ..support.record import dataclass
 from ..support.resolve import Source, near
 from ..support.source import Span
-from . import script
 from .expr import (
     FUNCTIONS,
     UNFUSED,
-    Add,
     And,
     Binary,
-    BitAnd,
     Bitcast,
     BitNot,
-    BitOr,
-    BitXor,
     Call,
     Cast,
     Compare,
     Const,
     Div,
-    Eq,
     Expr,
     FloorDiv,
-    FloorMod,
-    Fma,
     Le,
     Lt,
     Max,
     Min,
-    Mul,
-    MulAdd,
-    Ne,
     Neg,
     Not,
     Or,
     Select,
-    Shl,
-    Shr,
-    Sub,
 )
+from .parse_tables import BINARY, COMPARE, FUNCTION_NAMES, HINTS, INTEGER_FUNCTIONS, INTEGER_ONLY, MULTIPLY_ADDS, NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,57 +57,6 @@ class Open:
 
 
 Value = Expr | Open
-
-_BINARY: dict[type[ast.operator], type[Binary]] = {
-    ast.Add: Add,
-    ast.Sub: Sub,
-    ast.Mult: Mul,
-    ast.Div: Div,
-    ast.FloorDiv: FloorDiv,
-    ast.Mod: FloorMod,
-    ast.BitAnd: BitAnd,
-    ast.BitOr: BitOr,
-    ast.BitXor: BitXor,
-    ast.LShift: Shl,
-    ast.RShift: Shr,
-}
-_COMPARE: dict[type[ast.cmpop], tuple[type[Compare], bool]] = {  # the node, and True if its sides are swapped
-    ast.Eq: (Eq, False),
-    ast.NotEq: (Ne, False),
-    ast.Lt: (Lt, False),
-    ast.LtE: (Le, False),
-    ast.Gt: (Lt, True),
-    ast.GtE: (Le, True),
-}
-# Operators on Python numbers, which are folded as Python computes them.
-_NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_INTEGER_ONLY = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, Shl, Shr)
-_INTEGER_FUNCTIONS = ("abs",)  # functions that exist for integers too
-_MULTIPLY_ADDS: dict[str, type[Fma]] = {"fma": Fma, "muladd": MulAdd}
-
-# Function names by the identity of the object that a name means; several objects may mean one function.
-_FUNCTION_NAMES: dict[int, str] = {
-    id(getattr(script, n)): n for n in ("cast", "bitcast", "select", *_MULTIPLY_ADDS, "min", "max", *FUNCTIONS) if hasattr(script, n)
-} | {id(getattr(builtins, n)): n for n in ("min", "max", "abs", "round", "pow")}
 
 
 class ExprParser:
@@ -221,7 +155,7 @@ class ExprParser:
                 return self.call(node)
             case ast.Subscript():
                 return self.subscript(node)
-        raise self.unsupported(node, f"`{ast.unparse(node)}` is not an expression of this language", help=_HINTS.get(type(node), ""))
+        raise self.unsupported(node, f"`{ast.unparse(node)}` is not an expression of this language", help=HINTS.get(type(node), ""))
 
     def literal(self, node: ast.expr, found: object) -> Value:
         """Converts a Python object to a value."""
@@ -258,16 +192,16 @@ class ExprParser:
         folded = self.fold(node, op, a, b)
         if folded is not None:
             return folded
-        if op not in _BINARY:
-            raise self.unsupported(node, f"`{ast.unparse(node)}`: there is no such operator on these", help=_HINTS.get(op, ""))
-        return self.join(node, (left, a), (right, b), lambda x, y: self.arithmetic(node, _BINARY[op], x, y))
+        if op not in BINARY:
+            raise self.unsupported(node, f"`{ast.unparse(node)}`: there is no such operator on these", help=HINTS.get(op, ""))
+        return self.join(node, (left, a), (right, b), lambda x, y: self.arithmetic(node, BINARY[op], x, y))
 
     def fold(self, node: ast.expr, op: type[Any], a: Value, b: Value) -> Value | None:
         """Combines two Python numbers as Python does it; returns None if one is something else."""
         if not (isinstance(a, Open) and isinstance(b, Open)) or a.number is None or b.number is None:
             return None
         try:
-            result = _NUMBERS[op](a.number, b.number)
+            result = NUMBERS[op](a.number, b.number)
         except (ArithmeticError, TypeError, ValueError) as problem:
             raise self.error(node, f"`{ast.unparse(node)}` cannot be computed: {problem}") from None
         return self.number(node, result)
@@ -292,7 +226,7 @@ class ExprParser:
             raise self.error(node, f"`{ast.unparse(node)}` is arithmetic on bool", help="use `and`, `or`, `!=`, or cast to a number first")
         if cls is Div and not d.is_float:
             raise self.error(node, f"`/` divides floats, not {d}", help="`//` divides integers and rounds down")
-        if cls in _INTEGER_ONLY and not d.is_int:
+        if cls in INTEGER_ONLY and not d.is_int:
             help_ = "write floor(a / b)" if cls is FloorDiv else ""
             raise self.error(node, f"`{cls.symbol}` is an operation on integers, not {d}", help=help_)
         return cls(a, b)
@@ -328,9 +262,9 @@ class ExprParser:
         values = [self.value(s) for s in sides]
         result: Expr | None = None
         for k, op in enumerate(node.ops):
-            if type(op) not in _COMPARE:
+            if type(op) not in COMPARE:
                 raise self.unsupported(node, f"`{ast.unparse(node)}` is not a comparison of this language")
-            cls, exchanged = _COMPARE[type(op)]
+            cls, exchanged = COMPARE[type(op)]
             folded = self.fold(node, type(op), values[k], values[k + 1])
             one = folded if isinstance(folded, Expr) else self._compare(node, cls, exchanged, sides[k : k + 2], values[k : k + 2])
             result = one if result is None else And(result, one)
@@ -393,7 +327,7 @@ class ExprParser:
         if isinstance(function, DType) or function is bool:
             self.arguments(node, 1)
             return self.cast(node.func, node.args[0])
-        name = _FUNCTION_NAMES.get(id(function), "")
+        name = FUNCTION_NAMES.get(id(function), "")
         if name in ("cast", "bitcast"):
             self.arguments(node, 2)
             return self.cast(*node.args) if name == "cast" else self.bitcast(node)
@@ -402,9 +336,9 @@ class ExprParser:
             return self.select(node, *node.args)
         if name in ("min", "max"):
             return self.extremum(node, Min if name == "min" else Max)
-        if name in _MULTIPLY_ADDS:
+        if name in MULTIPLY_ADDS:
             self.arguments(node, 3)
-            return self.function(node, name, lambda a: _MULTIPLY_ADDS[name](*a))
+            return self.function(node, name, lambda a: MULTIPLY_ADDS[name](*a))
         if name in FUNCTIONS:
             keywords = self.arguments(node, FUNCTIONS[name], ("fused",) if name in UNFUSED else ())
             form = name if self.is_fused(keywords.get("fused")) else UNFUSED[name]
@@ -422,8 +356,8 @@ class ExprParser:
     def unknown_call(self, node: ast.Call, found: object) -> Error:
         """The error for a call of something that is not a function of the language."""
         shown = ast.unparse(node.func)
-        names = [n for n in _FUNCTION_NAMES.values() if n == shown.rpartition(".")[2]]
-        help_ = f"use pliant's own: from pliant import {names[0]}" if names else near(shown, _FUNCTION_NAMES.values())
+        names = [n for n in FUNCTION_NAMES.values() if n == shown.rpartition(".")[2]]
+        help_ = f"use pliant's own: from pliant import {names[0]}" if names else near(shown, FUNCTION_NAMES.values())
         return self.error(
             node.func, f"`{shown}` cannot be called here", facts=[f"it is an object of type `{type(found).__name__}`"], help=help_
         )
@@ -482,14 +416,14 @@ class ExprParser:
                 raise self.mismatch(node, f"the arguments have different types: {typed[0][1].dtype} and {other[1].dtype}", typed[0], other)
 
         def build(d: DType) -> Expr:
-            if not d.is_float and not (name in _INTEGER_FUNCTIONS and d.is_int):
+            if not d.is_float and not (name in INTEGER_FUNCTIONS and d.is_int):
                 shown = ast.unparse(node.args[0])
                 raise self.error(node, f"`{name}` is a function of floats, not {d}", help=f"write {name}(cast(f32, {shown}))")
             return make([v.build(d) if isinstance(v, Open) else v for v in values])
 
         if typed:
             return build(typed[0][1].dtype)
-        whole = name in _INTEGER_FUNCTIONS and all(isinstance(v, Open) and v.default is i64 for v in values)
+        whole = name in INTEGER_FUNCTIONS and all(isinstance(v, Open) and v.default is i64 for v in values)
         return Open(i64 if whole else f32, build)
 
 
@@ -501,12 +435,3 @@ def _default(a: Open, b: Open) -> DType:
 def _rank(d: DType) -> tuple[bool, int]:
     """The order of dtypes for the advice which operand to cast."""
     return (d.is_float, d.bits if d is not bool_ else 0)
-
-
-_HINTS: dict[type[Any], str] = {
-    ast.Pow: "multiply, or use sqrt and exp",
-    ast.MatMult: "write the loops of the product; `@` is for functions",
-    ast.Tuple: "a tuple is allowed only where several values are meant",
-    ast.ListComp: "write a loop",
-    ast.JoinedStr: 'messages are plain text: check(c, "n is {0}", n)',
-}

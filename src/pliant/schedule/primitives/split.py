@@ -11,6 +11,7 @@ main loop, which comes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal, get_args
 
 from ...dtype import i64
@@ -51,36 +52,15 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
             with block("w_rest", "S", n // 4 * 4 + i_r) as vi:
                 w[vi] = v[vi] * 2.0
     """
-    wanted = (None, *factors) if len(factors) == 1 and factors[0] is not None else factors
     check_serial(func, loop, "split")
     if tail not in get_args(Tail):
         raise refuse(
             f"cannot split loop `{loop.var.name}`: there is no tail={tail!r}", func, (loop, ""), help='tails are "guard", "cut", "balance"'
         )
-    inner = [f for f in wanted[1:] if f is not None]
-    if len(inner) != len(wanted) - 1 or not inner or any(f is not None and not is_factor(f) for f in wanted):
-        raise refuse(
-            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors)) or 'nothing'}",
-            func,
-            (loop, "this loop"),
-            facts=["factors are positive whole numbers; only the first one may be None"],
-        )
     facts = facts_at(func, loop)
     extent = simplify(loop.extent, facts)
-    size = 1
-    for f in inner:
-        size *= f
-    outer = wanted[0]
-    if size * (outer or 1) > DIM_MAX:
-        raise refuse(f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: no loop is that long", func, (loop, ""))
-    if outer is not None and not prove(extent <= outer * size, facts):
-        raise refuse(
-            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: the parts do not cover it",
-            func,
-            (loop, f"extent {extent}"),
-            facts=[f"{' * '.join(str(f) for f in (outer, *inner))} = {outer * size}"],
-            help="use None as the first factor",
-        )
+    outer, inner = _extents(func, loop, factors, extent, facts)
+    size = prod(inner)
     edit = Edit(func)
     count = simplify((extent + (size - 1)) // size, facts) if outer is None else Const(outer, i64)
     whole = simplify(extent // size, facts)
@@ -114,6 +94,31 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
     edit.replace(loop, seq(new[0], *tails))
     edit.move(loop, new[0])
     return edit.done(made=tuple(new), tails=tuple(tails))
+
+
+def _extents(func: Func, loop: For, factors: Sequence[int | None], extent: Expr, facts: Facts) -> tuple[int | None, list[int]]:
+    """Return the extent of the outermost loop (None for whatever remains) and those of the inner loops; raise for illegal factors."""
+    wanted = (None, *factors) if len(factors) == 1 and factors[0] is not None else factors
+    inner = [f for f in wanted[1:] if f is not None]
+    if len(inner) != len(wanted) - 1 or not inner or any(f is not None and not is_factor(f) for f in wanted):
+        raise refuse(
+            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors)) or 'nothing'}",
+            func,
+            (loop, "this loop"),
+            facts=["factors are positive whole numbers; only the first one may be None"],
+        )
+    outer, size = wanted[0], prod(inner)
+    if size * (outer or 1) > DIM_MAX:
+        raise refuse(f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: no loop is that long", func, (loop, ""))
+    if outer is not None and not prove(extent <= outer * size, facts):
+        raise refuse(
+            f"cannot split loop `{loop.var.name}` by {', '.join(map(str, factors))}: the parts do not cover it",
+            func,
+            (loop, f"extent {extent}"),
+            facts=[f"{' * '.join(str(f) for f in (outer, *inner))} = {outer * size}"],
+            help="use None as the first factor",
+        )
+    return outer, inner
 
 
 def is_factor(f: object) -> bool:
