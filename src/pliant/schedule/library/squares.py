@@ -4,9 +4,9 @@
 
 ->  d = f64(x[vi, vk]) - f64(mean[vi]);  squares[vi] = fma(d, d, squares[vi])     # in f64
 
-In f32 the difference is rounded, and its square has twice that error. The errors of many terms cancel, those of few terms do not: up to 600
+In f32 the difference is rounded, and its square has twice that error. The errors of many terms cancel, those of few terms do not: up to 120
 terms the worst of some variances is more than 1.5 times as far off as one that is rounded once. So short sums are in f64 as a whole. Long
-sums have terms in f32; their totals (`accumulate.py`), and more of the last lane additions than in other sums, are in f64.
+sums have terms in f32, and more of what follows than other sums in f64: the last lane additions of a row, all parts of 4 along columns.
 
 This applies only to variances that are results themselves. A norm computes a value from the variance for each term, and the several
 roundings after it hide the difference. (docs/design/0025-totals-in-f64.md)
@@ -15,7 +15,7 @@ roundings after it hide the difference. (docs/design/0025-totals-in-f64.md)
 from __future__ import annotations
 
 from ...loop.analysis.nest_shape import plain_loops
-from ...loop.analysis.nests import accesses, allocation, base_facts, blocks
+from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, constant_extent
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, map_children
 from ...support.refusal import Refusal
@@ -23,10 +23,11 @@ from ...sym.expr import Expr, Mul, Sub, Var, all_of, free_vars, product
 from ...sym.simplify import simplify
 from ...target import Target
 from ..schedule import Schedule
-from .accumulate import most_terms, widens
+from .accumulate import Sizes, cuts_of, most_terms, widens
 from .record import Version
 
-SHORT = 1024  # terms along columns: f64 costs more per term the more there are, and the rounding errors of this many terms cancel
+SHORT = 120  # terms along columns: f64 for each term takes twice as long, and the rounding errors of more terms cancel
+PART = Sizes(4, (), (), long=4, wide=True)  # of longer sums along columns
 SHORT_ROW = 96  # terms along rows: longer rows add more of their lanes in f64 instead (MORE_HALVES)
 TERMS = "terms"  # annotation of a block: the dtype in which its terms are computed
 WIDE_HALVES = "wide_halves"  # annotation of a block: the number of its last lane additions that are in f64
@@ -42,8 +43,11 @@ def widen_squares(s: Schedule, target: Target) -> None:
         if block.annotations.get(TERMS) == "f64" or most_terms(s.program, reduced) <= _short(block, reduced):
             s.annotate(block.name, TERMS, "f64")
             s.widen(block.name)
-        else:
+        elif _along_rows(block, reduced):
             s.annotate(block.name, WIDE_HALVES, MORE_HALVES)
+        elif block.annotations.get("parts") is None:
+            cuts = cuts_of([constant_extent(s.program, x) for x in reduced], PART)
+            s.annotate(block.name, "parts", tuple((c.at, c.size) for c in cuts))
 
 
 def short_squares(version: Version, target: Target) -> Version | None:
@@ -79,8 +83,12 @@ def _squares_about_a_mean(func: Func, block: Block, target: Target) -> list[For]
 
 def _short(block: Block, reduced: list[For]) -> int:
     """Return the number of terms that counts as short, along a row or along columns."""
-    along_rows = any(not a.write and a.indices and reduced[-1].var in free_vars(a.over_loops()[-1]) for a in accesses(block))
-    return SHORT_ROW if along_rows else SHORT
+    return SHORT_ROW if _along_rows(block, reduced) else SHORT
+
+
+def _along_rows(block: Block, reduced: list[For]) -> bool:
+    """Return whether the innermost reduction loop runs along the last dim of what is summed."""
+    return any(not a.write and a.indices and reduced[-1].var in free_vars(a.over_loops()[-1]) for a in accesses(block))
 
 
 def _difference(e: Expr, reduced: set[Var]) -> bool:
