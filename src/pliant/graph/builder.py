@@ -27,31 +27,9 @@ from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
+from . import node as g
 from .annotation import Fit, annotation_vars, defined_vars, substitute_annotation, subsumes
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join, undefined_dim
-from .node import (
-    Annotation,
-    Body,
-    Callee,
-    CallFunction,
-    CallHost,
-    CallLibrary,
-    CallLoop,
-    Const,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Op,
-    Require,
-    Scalar,
-    Tensor,
-    Value,
-    While,
-    annotation_exprs,
-    is_state,
-    passed_state,
-)
 from .op_table import TABLE, defined_dims
 from .operators import attr_exprs, building
 
@@ -60,29 +38,29 @@ from .operators import attr_exprs, building
 class _Frame:
     """A body under construction: the function itself, or a region of an `If` or `While`."""
 
-    params: tuple[Value, ...] = ()
-    nodes: list[Node] = field(default_factory=list)
+    params: tuple[g.Value, ...] = ()
+    nodes: list[g.Node] = field(default_factory=list)
     dims: set[Var] = field(default_factory=set)  # the variables that are defined in this body or around it
-    values: set[Value] = field(default_factory=set)  # the values that are defined in this body
-    consumed: dict[Value, Span | None] = field(default_factory=dict)  # consumed state, and where it was consumed
+    values: set[g.Value] = field(default_factory=set)  # the values that are defined in this body
+    consumed: dict[g.Value, Span | None] = field(default_factory=dict)  # consumed state, and where it was consumed
     loop: bool = False
 
 
 class Builder:
     """Builds one graph function; see the module docstring."""
 
-    value: type[Value] = Value  # the class of new values; tracers use a subclass with operators
+    value: type[g.Value] = g.Value  # the class of new values; tracers use a subclass with operators
 
     def __init__(self, name: str, *, names: Sequence[str] = (), span: Span | None = None) -> None:
         self.name = name
         self.function_span = span
         self.origin: tuple[str, ...] = ()
         self.span: Span | None = None  # the source span of the node being emitted
-        self.spans: dict[Value, Span] = {}  # the source spans of its arguments
+        self.spans: dict[g.Value, Span] = {}  # the source spans of its arguments
         self.hint = ""  # the preferred name of the next result
-        self._checks: list[Require] = []  # user conditions that the next node will check
+        self._checks: list[g.Require] = []  # user conditions that the next node will check
         self._used = set(names)
-        self._params: list[Value] = []
+        self._params: list[g.Value] = []
         self._frames = [_Frame()]
         self._tokens: list[Any] = []
 
@@ -101,7 +79,7 @@ class Builder:
         """A name that is not used yet: `hint`, with a numeric suffix if it is taken."""
         return unused_name(hint, self._used)
 
-    def param(self, name: str, annotation: Annotation) -> Value:
+    def param(self, name: str, annotation: g.Annotation) -> g.Value:
         """Adds a parameter, which defines the variables that are whole dims of it."""
         value = self.value(self.unique(name), annotation)
         self._params.append(value)
@@ -124,7 +102,7 @@ class Builder:
 
     # State.
 
-    def use(self, value: Value) -> None:
+    def use(self, value: g.Value) -> None:
         """Records a use of a value; raises if it is state that was consumed."""
         frame = self._frames[-1]
         if value in frame.consumed:
@@ -137,7 +115,7 @@ class Builder:
                 help="use the new state that the consuming call returns",
             )
 
-    def consume(self, value: Value) -> None:
+    def consume(self, value: g.Value) -> None:
         """Records that the node being emitted consumes `value`; raises inside a loop that does not carry it."""
         self.use(value)
         frame = self._frames[-1]
@@ -155,8 +133,8 @@ class Builder:
     # Nodes.
 
     def emit(
-        self, node: Callable[..., Node], annotations: Sequence[Annotation], used: Sequence[Value], /, **fields: Any
-    ) -> tuple[Value, ...]:
+        self, node: Callable[..., g.Node], annotations: Sequence[g.Annotation], used: Sequence[g.Value], /, **fields: Any
+    ) -> tuple[g.Value, ...]:
         """Appends a node and returns its outs, new values with the annotations; `used` are the operands that it does not consume."""
         for a in used:
             self.use(a)
@@ -175,11 +153,11 @@ class Builder:
         frame.values.update(outs)
         return outs
 
-    def deduction(self, what: str, args: Sequence[Value]) -> Deduction:
+    def deduction(self, what: str, args: Sequence[g.Value]) -> Deduction:
         """A new `Deduction` for a node with these arguments, at the current source span."""
         return Deduction(what, tuple(args), span=self.span, spans=tuple(self.spans.get(a) for a in args))
 
-    def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
+    def op(self, name: str, args: Sequence[g.Value], attrs: Any = None) -> tuple[g.Value, ...]:
         """Appends a graph operator."""
         operator = TABLE[name]
         defines = defined_dims(name, attrs)
@@ -192,29 +170,29 @@ class Builder:
         outs = operator.deduce(d, attrs)
         self._frames[-1].dims.update(defines)
         live = list(args)
-        if operator.updates and is_state(args[0]):
+        if operator.updates and g.is_state(args[0]):
             self._consume_once(live.pop(0), args)
-        return self.emit(Op, outs, live, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
+        return self.emit(g.Op, outs, live, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+    def constant(self, array: np.ndarray[Any, Any]) -> g.Value:
         """Appends a literal tensor as an operand of the node being emitted."""
         return self._aside(lambda: self.literal(array), "const")
 
-    def literal(self, array: np.ndarray[Any, Any]) -> Value:
+    def literal(self, array: np.ndarray[Any, Any]) -> g.Value:
         """Appends a literal tensor."""
         if not _is_fixed(array):
             array = np.array(array)  # a copy: the user may write to the array later, the program must not change
             array.setflags(write=False)
-        annotation = Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
-        return self.emit(Const, [annotation], (), array=array)[0]
+        annotation = g.Tensor(to_dtype(array.dtype), tuple(const(n) for n in array.shape))
+        return self.emit(g.Const, [annotation], (), array=array)[0]
 
-    def scalar(self, value: Expr) -> Value:
+    def scalar(self, value: Expr) -> g.Value:
         """Appends a host scalar whose value is an expression over dims."""
         from .ops.shape import ScalarAttrs
 
         return self._aside(lambda: self.op("scalar", (), ScalarAttrs(value))[0], "scalar")
 
-    def _aside(self, make: Callable[[], Value], hint: str) -> Value:
+    def _aside(self, make: Callable[[], g.Value], hint: str) -> g.Value:
         """Emits an operand under the name `hint` and saves the pending name for the result."""
         pending, self.hint = self.hint, hint
         value = make()
@@ -226,14 +204,16 @@ class Builder:
         if condition.dtype is not bool_:
             raise Error(f"require: a condition is a bool, and this is {condition.dtype}", where=self.span)
         self.check_dims([condition, *values])
-        self._checks.append(Require(condition, message, values, help, self.span))
+        self._checks.append(g.Require(condition, message, values, help, self.span))
 
     def _no_checks_left(self) -> None:
         """Raises if a `require` is pending: no node follows that could check it."""
         if self._checks:
             raise Error("nothing comes after this that could check it", where=self._checks[0].span, help="write `require` before a node")
 
-    def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
+    def call_loop(
+        self, callee: g.Callee, args: Sequence[g.Value | Expr | float], symbols: Sequence[Expr] | None = None
+    ) -> tuple[g.Value, ...]:
         """Appends a call of a loop program. `args` are values for its tensors, and values, expressions or numbers for its scalars.
 
         `symbols` are the values of the callee's symbols; they are needed if the argument shapes do not determine them.
@@ -241,15 +221,15 @@ class Builder:
         params = [p for p in callee.params if p.role != "out"]
         if len(args) != len(params):
             raise self._wrong_count(callee.name, [f"{p.name}: {_parameter_text(p)}" for p in params], len(args))
-        final: list[Value | Expr] = []
-        shown: list[Value] = []
+        final: list[g.Value | Expr] = []
+        shown: list[g.Value] = []
         for p, a in zip(params, args, strict=True):
-            if p.shape is None and not isinstance(a, Value):
+            if p.shape is None and not isinstance(a, g.Value):
                 value = a if isinstance(a, Expr) else Literal(a, p.dtype)
                 self.check_dims([value])
                 final.append(value)
-                shown.append(Value(p.name, Scalar(value.dtype, value)))
-            elif isinstance(a, Value):
+                shown.append(g.Value(p.name, g.Scalar(value.dtype, value)))
+            elif isinstance(a, g.Value):
                 final.append(a)
                 shown.append(a)
             else:
@@ -258,22 +238,22 @@ class Builder:
         if symbols is not None:
             self._check_symbols(callee, symbols)
         outs, dims = deduce_call(d, callee, symbols)
-        values = [a for a in final if isinstance(a, Value)]
+        values = [a for a in final if isinstance(a, g.Value)]
         for p, a in zip(params, final, strict=True):
-            if p.role == "inout" and isinstance(a, Value):
+            if p.role == "inout" and isinstance(a, g.Value):
                 self._consume_once(a, values)
         fields: dict[str, Any] = {"callee": callee, "args": tuple(final), "dims": dims, "requires": tuple(d.requires)}
         self.hint = self.hint or callee.name
-        return self.emit(CallLoop, outs, [v for v in values if v not in self._frames[-1].consumed], **fields)
+        return self.emit(g.CallLoop, outs, [v for v in values if v not in self._frames[-1].consumed], **fields)
 
-    def _check_symbols(self, callee: Callee, symbols: Sequence[Expr]) -> None:
+    def _check_symbols(self, callee: g.Callee, symbols: Sequence[Expr]) -> None:
         """Raises unless there is one defined i64 expression for each symbol of the callee."""
         if len(symbols) != len(callee.symbols) or any(e.dtype is not i64 for e in symbols):
             names = ", ".join(v.name for v in callee.symbols)
             raise Error(f"{callee.name} has {len(callee.symbols)} dims, {len(symbols)} given", where=self.span, facts=[f"they are {names}"])
         self.check_dims(symbols)
 
-    def _consume_once(self, value: Value, args: Sequence[Value]) -> None:
+    def _consume_once(self, value: g.Value, args: Sequence[g.Value]) -> None:
         """Consumes a state argument; raises if the same call uses it twice."""
         if sum(a is value for a in args) > 1:
             raise Error(
@@ -291,7 +271,9 @@ class Builder:
             facts=[f"{name}({', '.join(params)})"],
         )
 
-    def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
+    def call_function(
+        self, function: g.Function, args: Sequence[g.Value], results: Sequence[g.Annotation] | None = None
+    ) -> tuple[g.Value, ...]:
         """Appends a call of another graph function; `results` may name the dims that the callee defines inside."""
         if len(args) != len(function.params):
             raise self._wrong_count(function.name, [repr(p) for p in function.params], len(args))
@@ -300,7 +282,7 @@ class Builder:
         if results is not None:
             outs = self._named_results(function, outs, results)
         for p, a in zip(function.params, args, strict=True):
-            if is_state(p):
+            if g.is_state(p):
                 self._consume_once(a, args)
         fresh = [v for v in defined_vars(outs) if v not in self.dims]
         self._frames[-1].dims.update(fresh)
@@ -308,11 +290,13 @@ class Builder:
             self._escaped(annotation_vars(annotation), f"a result of {function.name}")
         self.hint = self.hint or function.name
         live = [a for a in args if a not in self._frames[-1].consumed]
-        return self.emit(CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))
+        return self.emit(g.CallFunction, outs, live, function=function, args=tuple(args), requires=tuple(d.requires))
 
-    def _named_results(self, function: Function, found: Sequence[Annotation], wanted: Sequence[Annotation]) -> tuple[Annotation, ...]:
+    def _named_results(
+        self, function: g.Function, found: Sequence[g.Annotation], wanted: Sequence[g.Annotation]
+    ) -> tuple[g.Annotation, ...]:
         """The result annotations `found` of a call, with its newly defined dims renamed as in `wanted`; raises if the rest differs."""
-        dims = [[e for a in annotations for e in annotation_exprs(a)] for annotations in (found, wanted)]
+        dims = [[e for a in annotations for e in g.annotation_exprs(a)] for annotations in (found, wanted)]
         pairs = list(zip(*dims, strict=False))
         names = {e: w for e, w in pairs if isinstance(e, Var) and isinstance(w, Var) and e not in self.dims and w not in self.dims}
         outs = tuple(substitute_annotation(a, names) for a in found)
@@ -325,26 +309,26 @@ class Builder:
             )
         return outs
 
-    def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+    def call_library(self, symbol: str, args: Sequence[g.Value], results: Sequence[g.Annotation]) -> tuple[g.Value, ...]:
         """Appends a call of an external symbol; the caller declares the annotations of its results."""
         self._check_results(results)
         self.hint = self.hint or symbol
-        return self.emit(CallLibrary, results, args, symbol=symbol, args=tuple(args))
+        return self.emit(g.CallLibrary, results, args, symbol=symbol, args=tuple(args))
 
-    def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
+    def call_host(self, fn: Callable[..., Any], args: Sequence[g.Value], results: Sequence[g.Annotation]) -> tuple[g.Value, ...]:
         """Appends a call of a Python function on arrays; the caller declares the annotations of its results."""
         self._check_results(results)
         self.hint = self.hint or getattr(fn, "__name__", "host")
-        return self.emit(CallHost, results, args, fn=fn, args=tuple(args))
+        return self.emit(g.CallHost, results, args, fn=fn, args=tuple(args))
 
-    def _check_results(self, results: Sequence[Annotation]) -> None:
+    def _check_results(self, results: Sequence[g.Annotation]) -> None:
         """Raises if declared results mention a dim that is not defined."""
         for a in results:
             for var in annotation_vars(a):
                 if var not in self.dims:
                     raise undefined_dim(var, self.span)
 
-    def match_cast(self, value: Value, annotation: Annotation, what: str = "match_cast") -> Value:
+    def match_cast(self, value: g.Value, annotation: g.Annotation, what: str = "match_cast") -> g.Value:
         """Returns `value` under a more precise annotation, checked at run time; it defines new variables that are whole dims.
 
         `what` is the prefix of the check messages.
@@ -352,17 +336,17 @@ class Builder:
         """
         d = self.deduction(what, [value])
         defines = deduce_match(d, annotation, self.dims)
-        linear = isinstance(annotation, Tensor) and annotation.state
+        linear = isinstance(annotation, g.Tensor) and annotation.state
         if linear:
             self.consume(value)
         self._frames[-1].dims.update(defines)
         self.hint = self.hint or value.name
         live = [] if linear else [value]
-        return self.emit(MatchCast, [annotation], live, value=value, defines=defines, requires=tuple(d.requires))[0]
+        return self.emit(g.MatchCast, [annotation], live, value=value, defines=defines, requires=tuple(d.requires))[0]
 
     # Bodies.
 
-    def open(self, params: Sequence[Value] = (), *, loop: bool = False) -> None:
+    def open(self, params: Sequence[g.Value] = (), *, loop: bool = False) -> None:
         """Begins a body; nodes are appended to it until `close`."""
         outer = self._frames[-1]
         self._frames.append(_Frame(tuple(params), [], set(outer.dims), set(params), dict(outer.consumed), loop))
@@ -375,18 +359,18 @@ class Builder:
         """Continues a body that `pause` returned."""
         self._frames.append(frame)
 
-    def close(self, results: Sequence[Value]) -> tuple[Body, dict[Value, Span | None]]:
+    def close(self, results: Sequence[g.Value]) -> tuple[g.Body, dict[g.Value, Span | None]]:
         """Ends a body; returns it and the outer state that it consumed."""
         self._no_checks_left()
         frame = self._frames.pop()
         gone = {v: s for v, s in frame.consumed.items() if v not in frame.values and v not in self._frames[-1].consumed}
-        return Body(frame.params, tuple(frame.nodes), tuple(results)), gone
+        return g.Body(frame.params, tuple(frame.nodes), tuple(results)), gone
 
-    def carried(self, name: str, annotation: Annotation) -> Value:
+    def carried(self, name: str, annotation: g.Annotation) -> g.Value:
         """Returns a new parameter for a loop body; it is printed under the name of the loop's result."""
-        return Value(name, annotation)
+        return g.Value(name, annotation)
 
-    def carry(self, name: str, annotation: Annotation) -> Value:
+    def carry(self, name: str, annotation: g.Annotation) -> g.Value:
         """Adds a parameter to the body being built, for a loop-carried value that is discovered only while tracing the body."""
         value, frame = self.carried(name, annotation), self._frames[-1]
         frame.params += (value,)
@@ -394,11 +378,11 @@ class Builder:
         return value
 
     def if_(
-        self, cond: Value, then: tuple[Body, Mapping[Value, Span | None]], orelse: tuple[Body, Mapping[Value, Span | None]]
-    ) -> tuple[Value, ...]:
+        self, cond: g.Value, then: tuple[g.Body, Mapping[g.Value, Span | None]], orelse: tuple[g.Body, Mapping[g.Value, Span | None]]
+    ) -> tuple[g.Value, ...]:
         """Appends an `If` over two closed bodies (as `close` returns them) with the same number of results."""
         check_condition(cond, self.span)
-        gone = [{**consumed, **dict.fromkeys(passed_state(body))} for body, consumed in (then, orelse)]
+        gone = [{**consumed, **dict.fromkeys(g.passed_state(body))} for body, consumed in (then, orelse)]
         for value in {**gone[0], **gone[1]}:
             if (value in gone[0]) != (value in gone[1]):
                 raise Error(
@@ -409,15 +393,15 @@ class Builder:
         annotations = [join(a, b, self.span) for a, b in zip(then[0].results, orelse[0].results, strict=True)]
         for annotation in annotations:
             self._escaped(annotation_vars(annotation), "a result of the branches")
-        outs = self.emit(If, annotations, [cond], cond=cond, then=then[0], orelse=orelse[0])
+        outs = self.emit(g.If, annotations, [cond], cond=cond, then=then[0], orelse=orelse[0])
         self._frames[-1].consumed.update({**gone[0], **orelse[1], **then[1]})
         return outs
 
-    def while_(self, init: Sequence[Value], cond: Body, body: Body) -> tuple[Value, ...]:
+    def while_(self, init: Sequence[g.Value], cond: g.Body, body: g.Body) -> tuple[g.Value, ...]:
         """Appends a `While` over loop-carried values, from two closed bodies with the same parameters."""
         check_condition(cond.results[0], self.span)
         for value in init:
-            if is_state(value):
+            if g.is_state(value):
                 self._consume_once(value, init)
         annotations = [p.annotation for p in body.params]
         for param, result in zip(body.params, body.results, strict=True):
@@ -429,7 +413,7 @@ class Builder:
                     help="what a loop carries keeps its annotation; match_cast can assert it",
                 )
         live = [v for v in init if v not in self._frames[-1].consumed]
-        return self.emit(While, annotations, live, init=tuple(init), cond=cond, body=body)
+        return self.emit(g.While, annotations, live, init=tuple(init), cond=cond, body=body)
 
     def _escaped(self, used: frozenset[Var], what: str) -> None:
         """Raises if a result mentions a dim that is defined only inside a body or callee."""
@@ -441,12 +425,12 @@ class Builder:
                     help="match_cast the result to a shape whose dims are known",
                 )
 
-    def finish(self, results: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Function:
+    def finish(self, results: Sequence[g.Value], attrs: Mapping[str, Any] | None = None) -> g.Function:
         """Returns the finished function with these results."""
         self._no_checks_left()
         for position, value in enumerate(results):
             self.use(value)
-            if is_state(value) and value in results[:position]:
+            if g.is_state(value) and value in results[:position]:
                 raise ShapeError(
                     f"state `{value.name}` is returned twice",
                     where=self.span or self.function_span,
@@ -454,7 +438,7 @@ class Builder:
                     help="return it once, or pass it as two parameters",
                 )
         nodes = tuple(self._frames[0].nodes)
-        return Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
+        return g.Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
 
 
 def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
@@ -471,4 +455,4 @@ def _parameter_text(p: Any) -> str:
     """The type of a loop program's parameter, for messages."""
     if p.shape is None:
         return str(p.dtype)
-    return str(Tensor(p.dtype, p.shape, p.role == "inout"))
+    return str(g.Tensor(p.dtype, p.shape, p.role == "inout"))

@@ -32,32 +32,9 @@ from ..dtype import dtype as to_dtype
 from ..support.names import unused_name
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
 from ..sym.expr import Const as Literal
+from . import node as g
 from .annotation import annotation_vars
 from .deduced import deduced_requires, follows_from_arguments
-from .node import (
-    Annotation,
-    Body,
-    CallFunction,
-    CallHost,
-    CallLibrary,
-    CallLoop,
-    Const,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Op,
-    Require,
-    Scalar,
-    Shape,
-    Tensor,
-    Tuple,
-    Value,
-    While,
-    is_state,
-    output_names,
-    walk_nodes,
-)
 from .operators import attr_exprs
 from .stand_in import StandIn, known
 
@@ -69,28 +46,28 @@ _WORDS = ("State", "Tensor", "cast", "dim", "function", "inf", "nan", "ops", "se
 _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *dir(builtins)}
 
 
-def print_function(function: Function) -> str:
+def print_function(function: g.Function) -> str:
     """Prints a function and the functions that it calls."""
     return _Printer(function).module()
 
 
-def constants_of(function: Function) -> dict[str, np.ndarray[Any, Any]]:
+def constants_of(function: g.Function) -> dict[str, np.ndarray[Any, Any]]:
     """The literals that the printed function refers to by name, for `parse_module(…, constants=…)`."""
     constants: dict[str, np.ndarray[Any, Any]] = {}
     for f in called_functions(function):
-        for n in walk_nodes(f.nodes):
-            if isinstance(n, Const) and _is_large(n):
+        for n in g.walk_nodes(f.nodes):
+            if isinstance(n, g.Const) and _is_large(n):
                 constants[f"{f.name}.{n.outs[0].name}"] = known(n.outs[0].name, n.array)
     return constants
 
 
-def called_functions(function: Function) -> list[Function]:
+def called_functions(function: g.Function) -> list[g.Function]:
     """The function and all functions that it calls, callees first, each once."""
-    done: dict[Function, None] = {}
+    done: dict[g.Function, None] = {}
 
-    def visit(f: Function) -> None:
-        for node in walk_nodes(f.nodes):
-            if isinstance(node, CallFunction) and node.function not in done:
+    def visit(f: g.Function) -> None:
+        for node in g.walk_nodes(f.nodes):
+            if isinstance(node, g.CallFunction) and node.function not in done:
                 visit(node.function)
         done[f] = None
 
@@ -98,44 +75,44 @@ def called_functions(function: Function) -> list[Function]:
     return list(done)
 
 
-def function_vars(function: Function) -> list[Var]:
+def function_vars(function: g.Function) -> list[Var]:
     """The variables of a function in order of appearance."""
     variables: dict[Var, None] = {}
 
-    def note(a: Annotation) -> None:
+    def note(a: g.Annotation) -> None:
         for v in sorted(annotation_vars(a), key=lambda v: v.payload[1]):
             variables[v] = None
 
     for p in function.params:
         note(p.annotation)
-    for node in walk_nodes(function.nodes):
-        for e in attr_exprs(node.attrs) if isinstance(node, Op) else ():
+    for node in g.walk_nodes(function.nodes):
+        for e in attr_exprs(node.attrs) if isinstance(node, g.Op) else ():
             variables.update(dict.fromkeys(sorted(free_vars(e), key=lambda v: v.payload[1])))
         for o in node.outs:
             note(o.annotation)
     return list(variables)
 
 
-def _is_large(node: Node) -> bool:
+def _is_large(node: g.Node) -> bool:
     """True for a literal that is printed by name; empty ones too, because nested lists do not show their shape."""
-    return isinstance(node, Const) and (node.array.size > INLINE or node.array.size == 0 or isinstance(node.array, StandIn))
+    return isinstance(node, g.Const) and (node.array.size > INLINE or node.array.size == 0 or isinstance(node.array, StandIn))
 
 
 class _Printer:
     """Assigns a unique name to every function, dim and value, and writes the text."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: g.Function) -> None:
         self.functions = called_functions(function)
         self.taken: set[str] = set(_RESERVED)
         self.taken |= {p.name for f in self.functions for p in f.params}
-        self.taken |= {n.callee.name for f in self.functions for n in walk_nodes(f.nodes) if isinstance(n, CallLoop)}
+        self.taken |= {n.callee.name for f in self.functions for n in g.walk_nodes(f.nodes) if isinstance(n, g.CallLoop)}
         self.function_names = {f: self.unique(f.name) for f in reversed(self.functions)}
         self.dims: dict[Var, str] = {}
         for f in self.functions:
             for v in function_vars(f):
                 if v not in self.dims:
                     self.dims[v] = self.unique(v.name)
-        self.values: dict[Value, str] = {}
+        self.values: dict[g.Value, str] = {}
 
     def unique(self, hint: str) -> str:
         """A valid Python name that is not taken, derived from `hint`."""
@@ -154,7 +131,7 @@ class _Printer:
         words = sorted(used & ({*_WORDS} | {*DTYPES, "bool_"} - {"bool"}))
         return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
 
-    def function(self, f: Function) -> list[str]:
+    def function(self, f: g.Function) -> list[str]:
         """The lines of one function."""
         taken = set(self.taken)
         for p in f.params:
@@ -166,9 +143,9 @@ class _Printer:
         if len(head) > WIDTH:
             every = "".join(f"    {p.name}: {self.annotation(p.annotation)},\n" for p in f.params)
             head = f"def {self.function_names[f]}(\n{every}) -> {shown}:"
-        literals = {out for n in f.nodes if isinstance(n, Const) for out in n.outs}  # never renamed: `constants` has them by name
-        for r, wanted in zip(f.results, output_names(f), strict=True):
-            if r not in self.values and r not in literals and wanted not in self.taken and not is_state(r):
+        literals = {out for n in f.nodes if isinstance(n, g.Const) for out in n.outs}  # never renamed: `constants` has them by name
+        for r, wanted in zip(f.results, g.output_names(f), strict=True):
+            if r not in self.values and r not in literals and wanted not in self.taken and not g.is_state(r):
                 self.values[r] = wanted
                 self.taken.add(wanted)
         lines = ["@function", head]
@@ -178,14 +155,14 @@ class _Printer:
         self.taken = taken
         return lines
 
-    def name(self, value: Value) -> str:
+    def name(self, value: g.Value) -> str:
         """The printed name of a value."""
         name = self.values.get(value)
         if name is None:
             name = self.values[value] = self.unique(value.name)
         return name
 
-    def names(self, values: tuple[Value, ...]) -> str:
+    def names(self, values: tuple[g.Value, ...]) -> str:
         return ", ".join(map(self.name, values))
 
     def expr(self, e: Expr, expect: DType | None = None) -> str:
@@ -194,89 +171,89 @@ class _Printer:
     def dim(self, e: Expr) -> str:
         return self.expr(e, DTYPES["i64"])
 
-    def annotation(self, a: Annotation) -> str:
+    def annotation(self, a: g.Annotation) -> str:
         """An annotation in Python syntax."""
         match a:
-            case Tensor():
+            case g.Tensor():
                 strides = [] if a.strides is None else [f"strides({', '.join(map(self.dim, a.strides))})"]
                 return f"{'State' if a.state else 'Tensor'}[{', '.join([_dtype_text(a.dtype), *map(self.dim, a.shape), *strides])}]"
-            case Scalar():
+            case g.Scalar():
                 return _dtype_text(a.dtype)
-            case Shape():
+            case g.Shape():
                 return f"Shape[{', '.join(map(self.dim, a.values))}]"
-            case Tuple():
+            case g.Tuple():
                 return f"tuple[{', '.join(map(self.annotation, a.items))}]"
 
     # Nodes.
 
-    def node(self, node: Node, indent: str, f: Function) -> list[str]:
+    def node(self, node: g.Node, indent: str, f: g.Function) -> list[str]:
         """The lines of one node."""
-        if isinstance(node, If):
+        if isinstance(node, g.If):
             return self._if(node, indent, f)
-        if isinstance(node, While):
+        if isinstance(node, g.While):
             return self._while(node, indent, f)
         call = self.call(node, f)
         remark = ", ".join(self._remark(o.annotation) for o in node.outs)
         if node.requires:
             remark += "; checked: " + " and ".join(f"({self.expr(r.cond)})" for r in node.requires)
         if _is_large(node):
-            assert isinstance(node, Const)
+            assert isinstance(node, g.Const)
             values = "without values" if isinstance(node.array, StandIn) else f"crc32 {_checksum(node.array):08x}"
             remark += f", {values}"
         return [*self._requires(node, indent), f"{indent}{self.names(node.outs)} = {call}  # {remark}"]
 
-    def _requires(self, node: Node, indent: str) -> list[str]:
+    def _requires(self, node: g.Node, indent: str) -> list[str]:
         """The lines for the conditions of a node, if they differ from those that deduction gives."""
         if [_content(r) for r in node.requires] == [_content(r) for r in deduced_requires(node)]:
             return []
         return [f"{indent}{self._require(r)}" for r in node.requires]
 
-    def _require(self, r: Require) -> str:
+    def _require(self, r: g.Require) -> str:
         """The line for a run-time condition."""
         values = f", [{', '.join(map(self.dim, r.values))}]" if r.values else ""
         help_ = f", help={json.dumps(r.help, ensure_ascii=False)}" if r.help else ""
         return f"ops.require({self.expr(r.cond)}, {json.dumps(r.message, ensure_ascii=False)}{values}{help_})"
 
-    def _remark(self, a: Annotation) -> str:
+    def _remark(self, a: g.Annotation) -> str:
         """The comment for a result: its annotation, and the symbolic value of a scalar."""
-        if isinstance(a, Scalar) and a.value is not None and not isinstance(a.value, Literal):
+        if isinstance(a, g.Scalar) and a.value is not None and not isinstance(a.value, Literal):
             return f"{_dtype_text(a.dtype)} = {self.expr(a.value, a.dtype)}"
         return self.annotation(a)
 
-    def call(self, node: Node, f: Function) -> str:
+    def call(self, node: g.Node, f: g.Function) -> str:
         """The expression that computes a node, i.e. the right-hand side of its line."""
         match node:
-            case Const():
+            case g.Const():
                 return self._constant(node, f)
-            case Op():
+            case g.Op():
                 return f"ops.{node.op}({', '.join([*self._op_args(node), *self._attrs(node.attrs)])})"
-            case CallLoop():
-                args = ", ".join(self.name(a) if isinstance(a, Value) else self.expr(a) for a in node.args)
+            case g.CallLoop():
+                args = ", ".join(self.name(a) if isinstance(a, g.Value) else self.expr(a) for a in node.args)
                 if follows_from_arguments(node):
                     return f"{node.callee.name}({args})"
                 return f"ops.call_loop({node.callee.name}, [{args}], dims=[{', '.join(map(self.dim, node.dims))}])"
-            case CallLibrary():
+            case g.CallLibrary():
                 return f'ops.call_library("{node.symbol}", [{self.names(node.args)}], out={self._out(node)})'
-            case CallHost():
+            case g.CallHost():
                 return f"ops.call_host({getattr(node.fn, '__name__', 'fn')}, [{self.names(node.args)}], out={self._out(node)})"
-            case CallFunction():
+            case g.CallFunction():
                 name = self.function_names[node.function]
                 bound = frozenset().union(*(annotation_vars(a.annotation) for a in node.args))
                 if any(annotation_vars(o.annotation) - bound for o in node.outs):  # the call defines dims, and `out` names them
                     return f"ops.call_function({name}, [{self.names(node.args)}], out={self._out(node)})"
                 return f"{name}({self.names(node.args)})"
-            case MatchCast():
+            case g.MatchCast():
                 return f"ops.match_cast({self.name(node.value)}, {self.annotation(node.outs[0].annotation)})"
         raise AssertionError(type(node).__name__)
 
-    def _op_args(self, node: Op) -> Iterator[str]:
+    def _op_args(self, node: g.Op) -> Iterator[str]:
         """The printed arguments of an operator; concat takes a list."""
         if node.op == "concat":
             yield f"[{self.names(node.args)}]"
             return
         yield from map(self.name, node.args)
 
-    def _out(self, node: Node) -> str:
+    def _out(self, node: g.Node) -> str:
         """The argument `out`: the annotations of a call's results."""
         shown = [self.annotation(o.annotation) for o in node.outs]
         return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
@@ -300,7 +277,7 @@ class _Printer:
             return f'"{value}"'
         return repr(value)
 
-    def _constant(self, node: Const, f: Function) -> str:
+    def _constant(self, node: g.Const, f: g.Function) -> str:
         """The expression of a literal: inline, or by name."""
         if _is_large(node):
             return f'ops.constant(constants["{f.name}.{node.outs[0].name}"])'
@@ -308,7 +285,7 @@ class _Printer:
         items = node.array.astype(np.float64).tolist() if dtype.is_float else node.array.tolist()
         return f"ops.constant({_items_text(items, dtype)}, dtype={_dtype_text(dtype)})"
 
-    def _if(self, node: If, indent: str, f: Function) -> list[str]:
+    def _if(self, node: g.If, indent: str, f: g.Function) -> list[str]:
         """The lines of an `If`."""
         outs = self.names(node.outs)
         lines = [f"{indent}if {self.name(node.cond)}:"]
@@ -316,14 +293,14 @@ class _Printer:
         lines.append(f"{indent}else:")
         return lines + self._body(node.orelse, indent + "    ", f, outs)
 
-    def _body(self, body: Body, indent: str, f: Function, targets: str) -> list[str]:
+    def _body(self, body: g.Body, indent: str, f: g.Function, targets: str) -> list[str]:
         """The lines of a body; its results are assigned to `targets`."""
         lines = [line for n in body.nodes for line in self.node(n, indent, f)]
         if body.results:
             lines.append(f"{indent}{targets} = {self.names(body.results)}")
         return lines or [f"{indent}pass"]
 
-    def _while(self, node: While, indent: str, f: Function) -> list[str]:
+    def _while(self, node: g.While, indent: str, f: g.Function) -> list[str]:
         """The lines of a `While`, in the general form with `break`."""
         outs = self.names(node.outs)
         for params in (node.cond.params, node.body.params):
@@ -339,7 +316,7 @@ def _checksum(array: np.ndarray[Any, Any]) -> int:
     return zlib.crc32(np.ascontiguousarray(array).tobytes())
 
 
-def _content(r: Require) -> tuple[Any, ...]:
+def _content(r: g.Require) -> tuple[Any, ...]:
     """The printed parts of a condition: everything except its source span."""
     return r.cond, r.message, r.values, r.help
 

@@ -26,28 +26,9 @@ from ..support.names import unused_name
 from ..support.source import Span
 from ..sym.expr import Dim, Expr, Var, const, free_vars, substitute
 from ..sym.simplify import simplify
+from . import node as g
 from .annotation import decide, substitute_annotation
 from .deduce import Deduction
-from .node import (
-    Body,
-    CallFunction,
-    CallHost,
-    CallLibrary,
-    CallLoop,
-    Const,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Op,
-    Require,
-    Scalar,
-    Tensor,
-    Value,
-    While,
-    bodies,
-    walk_nodes,
-)
 from .op_table import TABLE, node_defines
 from .operators import map_attrs
 
@@ -56,17 +37,17 @@ class Renamer:
     """Clones nodes one after the other while mapping values and dims; see the module docstring."""
 
     def __init__(
-        self, values: Mapping[Value, Value] | None = None, dims: Mapping[Var, Expr] | None = None, name: Callable[[str], str] = str
+        self, values: Mapping[g.Value, g.Value] | None = None, dims: Mapping[Var, Expr] | None = None, name: Callable[[str], str] = str
     ) -> None:
         self.values = dict(values or {})
         self.dims = dict(dims or {})
         self.name = name
 
-    def use(self, value: Value) -> Value:
+    def use(self, value: g.Value) -> g.Value:
         """The replacement of a value, or the value itself."""
         return self.values.get(value, value)
 
-    def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
+    def uses(self, values: Sequence[g.Value]) -> tuple[g.Value, ...]:
         """The replacements of several values."""
         return tuple(map(self.use, values))
 
@@ -83,69 +64,69 @@ class Renamer:
         self.dims[var] = new
         return new
 
-    def define(self, value: Value) -> Value:
+    def define(self, value: g.Value) -> g.Value:
         """Creates a new value that replaces the old one from here on."""
-        new = Value(self.name(value.name), substitute_annotation(value.annotation, self.dims))
+        new = g.Value(self.name(value.name), substitute_annotation(value.annotation, self.dims))
         self.values[value] = new
         return new
 
-    def require(self, r: Require) -> Require:
+    def require(self, r: g.Require) -> g.Require:
         """The run-time condition with the dims substituted."""
         return replace(r, cond=self.expr(r.cond), values=tuple(map(self.expr, r.values)))
 
-    def function(self, f: Function) -> Function:
+    def function(self, f: g.Function) -> g.Function:
         """The function with the dims substituted, also in its parameters."""
         params = tuple(map(self.define, f.params))
         nodes = tuple(map(self.node, f.nodes))
         return f.with_(params=params, nodes=nodes, results=self.uses(f.results))
 
-    def node(self, node: Node) -> Node:
+    def node(self, node: g.Node) -> g.Node:
         """A clone of the node over the replaced values and dims, with fresh outs."""
         fields = self._fields(node)
         requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # drops what the new dims prove
         outs = tuple(map(self.define, node.outs))
-        if isinstance(node, Op) and any(isinstance(o.annotation, Scalar) for o in outs):  # its symbolic value may be known now
+        if isinstance(node, g.Op) and any(isinstance(o.annotation, g.Scalar) for o in outs):  # its symbolic value may be known now
             annotations = TABLE[node.op].deduce(Deduction(node.op, fields["args"]), fields["attrs"])
-            outs = tuple(Value(o.name, a) for o, a in zip(outs, annotations, strict=True))
+            outs = tuple(g.Value(o.name, a) for o, a in zip(outs, annotations, strict=True))
             self.values.update(zip(node.outs, outs, strict=True))
         return replace(node, outs=outs, requires=requires, **fields)
 
-    def _fields(self, node: Node) -> dict[str, Any]:
+    def _fields(self, node: g.Node) -> dict[str, Any]:
         """The fields of the cloned node that hold values or dims, mapped."""
         match node:
-            case Op():
+            case g.Op():
                 for var in node_defines(node):
                     self.fresh(var)
                 return {"args": self.uses(node.args), "attrs": map_attrs(node.attrs, self.expr)}
-            case CallLoop():
-                args = tuple(self.use(a) if isinstance(a, Value) else self.expr(a) for a in node.args)
+            case g.CallLoop():
+                args = tuple(self.use(a) if isinstance(a, g.Value) else self.expr(a) for a in node.args)
                 return {"args": args, "dims": tuple(map(self.expr, node.dims))}
-            case CallLibrary() | CallHost() | CallFunction():
+            case g.CallLibrary() | g.CallHost() | g.CallFunction():
                 return {"args": self.uses(node.args)}
-            case MatchCast():
+            case g.MatchCast():
                 value = self.use(node.value)
                 return {"value": value, "defines": tuple(map(self.fresh, node.defines))}
-            case If():
+            case g.If():
                 return {"cond": self.use(node.cond), "then": self.body(node.then), "orelse": self.body(node.orelse)}
-            case While():
+            case g.While():
                 return {"init": self.uses(node.init), "cond": self.body(node.cond), "body": self.body(node.body)}
         return {}
 
-    def body(self, body: Body) -> Body:
+    def body(self, body: g.Body) -> g.Body:
         """A clone of a body over the replaced values."""
         params = tuple(map(self.define, body.params))
         nodes = tuple(map(self.node, body.nodes))
-        return Body(params, nodes, self.uses(body.results))
+        return g.Body(params, nodes, self.uses(body.results))
 
 
 class Names:
     """Unique names for new values of a function."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: g.Function) -> None:
         self.taken = {p.name for p in function.params}
-        for n in walk_nodes(function.nodes):
+        for n in g.walk_nodes(function.nodes):
             self.taken.update(o.name for o in n.outs)
-            self.taken.update(p.name for b in bodies(n) for p in b.params)
+            self.taken.update(p.name for b in g.bodies(n) for p in b.params)
 
     def new(self, hint: str) -> str:
         """A name that is not used yet: `hint`, with a numeric suffix if it is taken."""
@@ -159,42 +140,44 @@ class Rewriter:
     checks with it: a rule may return existing values only for a node without checks, or must move the checks to a node it creates.
     """
 
-    def __init__(self, function: Function, rule: Callable[[Rewriter, Node], Sequence[Value] | None]) -> None:
+    def __init__(self, function: g.Function, rule: Callable[[Rewriter, g.Node], Sequence[g.Value] | None]) -> None:
         self.function = function
         self.rule = rule
-        self.makers: dict[Value, Node] = {}  # the (rewritten) node that defines each value visible so far
-        self.values: dict[Value, Value] = {}
+        self.makers: dict[g.Value, g.Node] = {}  # the (rewritten) node that defines each value visible so far
+        self.values: dict[g.Value, g.Value] = {}
         self._names: Names | None = None
-        self._nodes: list[Node] = []
+        self._nodes: list[g.Node] = []
 
-    def run(self) -> Function:
+    def run(self) -> g.Function:
         """The rewritten function; the same object if the rule changed nothing."""
         nodes = self._walk(self.function.nodes)
         if len(nodes) == len(self.function.nodes) and all(a is b for a, b in zip(nodes, self.function.nodes, strict=True)):
             return self.function
         return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
 
-    def use(self, value: Value) -> Value:
+    def use(self, value: g.Value) -> g.Value:
         """The replacement of a value, or the value itself."""
         return self.values.get(value, value)
 
-    def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
+    def uses(self, values: Sequence[g.Value]) -> tuple[g.Value, ...]:
         """The replacements of several values."""
         return tuple(map(self.use, values))
 
-    def op_of(self, value: Value, *names: str) -> Op | None:
+    def op_of(self, value: g.Value, *names: str) -> g.Op | None:
         """The operator node that defines the value, if it is one of `names`, else None."""
         node = self.makers.get(value)
-        return node if isinstance(node, Op) and node.op in names else None
+        return node if isinstance(node, g.Op) and node.op in names else None
 
-    def array_of(self, value: Value) -> np.ndarray[Any, Any] | None:
+    def array_of(self, value: g.Value) -> np.ndarray[Any, Any] | None:
         """The array of the value if it is a literal, else None."""
         node = self.makers.get(value)
-        return node.array if isinstance(node, Const) else None
+        return node.array if isinstance(node, g.Const) else None
 
     # Called by rules: create replacement nodes.
 
-    def op(self, name: str, args: Sequence[Value], attrs: Any, instead: Node, checks: Sequence[Require] = ()) -> tuple[Value, ...] | None:
+    def op(
+        self, name: str, args: Sequence[g.Value], attrs: Any, instead: g.Node, checks: Sequence[g.Require] = ()
+    ) -> tuple[g.Value, ...] | None:
         """Replaces the node `instead` by an operator, applies the rule to it too, and returns its results.
 
         The new node makes the run-time checks of `instead` and `checks`. None if deduction fails or gives other annotations.
@@ -205,27 +188,27 @@ class Rewriter:
         requires = {r.cond: r for r in (*node.requires, *checks, *instead.requires)}
         return self._visit(replace(node, requires=tuple(requires.values())))
 
-    def make(self, name: str, args: Sequence[Value], attrs: Any, near: Node) -> tuple[Value, ...] | None:
+    def make(self, name: str, args: Sequence[g.Value], attrs: Any, near: g.Node) -> tuple[g.Value, ...] | None:
         """Creates an auxiliary operator for the replacement of the node `near`; returns its results, None if deduction fails."""
         node = self._made(name, args, attrs, near, name)
         return None if node is None else self._visit(node)
 
-    def _made(self, name: str, args: Sequence[Value], attrs: Any, near: Node, hint: str) -> Op | None:
+    def _made(self, name: str, args: Sequence[g.Value], attrs: Any, near: g.Node, hint: str) -> g.Op | None:
         """A new operator node with deduced annotations; None if deduction fails."""
         d = Deduction(name, tuple(args), span=near.span)
         try:
             annotations = TABLE[name].deduce(d, attrs)
         except ShapeError:
             return None
-        outs = tuple(Value(self.name(hint), a) for a in annotations)
-        return Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
+        outs = tuple(g.Value(self.name(hint), a) for a in annotations)
+        return g.Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
 
-    def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> Value:
+    def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> g.Value:
         """Appends a literal tensor."""
         array = np.array(array)
         array.setflags(write=False)
-        out = Value(self.name(hint), Tensor(to_dtype(array.dtype), tuple(const(int(n)) for n in array.shape)))
-        self._append(Const(outs=(out,), array=array, origin=origin, span=span))
+        out = g.Value(self.name(hint), g.Tensor(to_dtype(array.dtype), tuple(const(int(n)) for n in array.shape)))
+        self._append(g.Const(outs=(out,), array=array, origin=origin, span=span))
         return out
 
     def name(self, hint: str) -> str:
@@ -235,7 +218,7 @@ class Rewriter:
 
     # The walk.
 
-    def _walk(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    def _walk(self, nodes: Sequence[g.Node]) -> tuple[g.Node, ...]:
         """The rewritten nodes of a body."""
         outer, self._nodes = self._nodes, []
         for node in nodes:
@@ -245,7 +228,7 @@ class Rewriter:
         rewritten, self._nodes = tuple(self._nodes), outer
         return rewritten
 
-    def _visit(self, node: Node) -> tuple[Value, ...]:
+    def _visit(self, node: g.Node) -> tuple[g.Value, ...]:
         """Applies the rule to a node; returns the values that replace its results."""
         before = len(self._nodes)
         replacements = self.rule(self, node)
@@ -258,57 +241,57 @@ class Rewriter:
                 raise InternalError(f"a rule replaces `{old!r}` by `{new!r}`", where=node.span)
         return tuple(replacements)
 
-    def _append(self, node: Node) -> None:
+    def _append(self, node: g.Node) -> None:
         """Adds a node to the body being rewritten."""
         self._nodes.append(node)
         self.makers.update((out, node) for out in node.outs)
 
-    def _over_new_values(self, node: Node) -> Node:
+    def _over_new_values(self, node: g.Node) -> g.Node:
         """The node over the replaced values, with its bodies rewritten; the same object if nothing changed."""
         match node:
-            case Op() | CallLibrary() | CallHost() | CallFunction():
+            case g.Op() | g.CallLibrary() | g.CallHost() | g.CallFunction():
                 args = self.uses(node.args)
                 return node if args == node.args else replace(node, args=args)
-            case CallLoop():
-                mixed = tuple(self.use(a) if isinstance(a, Value) else a for a in node.args)
+            case g.CallLoop():
+                mixed = tuple(self.use(a) if isinstance(a, g.Value) else a for a in node.args)
                 return node if mixed == node.args else replace(node, args=mixed)
-            case MatchCast():
+            case g.MatchCast():
                 value = self.use(node.value)
                 return node if value is node.value else replace(node, value=value)
-            case If():
+            case g.If():
                 cond, then, orelse = self.use(node.cond), self._body(node.then), self._body(node.orelse)
                 same = cond is node.cond and then is node.then and orelse is node.orelse
                 return node if same else replace(node, cond=cond, then=then, orelse=orelse)
-            case While():
+            case g.While():
                 init, first, body = self.uses(node.init), self._body(node.cond), self._body(node.body)
                 same = init == node.init and first is node.cond and body is node.body
                 return node if same else replace(node, init=init, cond=first, body=body)
         return node
 
-    def _body(self, body: Body) -> Body:
+    def _body(self, body: g.Body) -> g.Body:
         """A body with its nodes rewritten."""
         nodes = self._walk(body.nodes)
         results = self.uses(body.results)
-        return body if nodes == body.nodes and results == body.results else Body(body.params, nodes, results)
+        return body if nodes == body.nodes and results == body.results else g.Body(body.params, nodes, results)
 
 
-def map_nodes(function: Function, change: Callable[[Node], Node]) -> Function:
+def map_nodes(function: g.Function, change: Callable[[g.Node], g.Node]) -> g.Function:
     """Applies `change` to every node, also inside bodies (inner before outer); returns the same object if none changed."""
 
-    def inside(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def inside(nodes: tuple[g.Node, ...]) -> tuple[g.Node, ...]:
         changed = tuple(change(over(n)) for n in nodes)
         return nodes if changed == nodes else changed
 
-    def body(b: Body) -> Body:
+    def body(b: g.Body) -> g.Body:
         nodes = inside(b.nodes)
-        return b if nodes is b.nodes else Body(b.params, nodes, b.results)
+        return b if nodes is b.nodes else g.Body(b.params, nodes, b.results)
 
-    def over(n: Node) -> Node:
+    def over(n: g.Node) -> g.Node:
         match n:
-            case If():
+            case g.If():
                 then, orelse = body(n.then), body(n.orelse)
                 return n if then is n.then and orelse is n.orelse else replace(n, then=then, orelse=orelse)
-            case While():
+            case g.While():
                 cond, inner = body(n.cond), body(n.body)
                 return n if cond is n.cond and inner is n.body else replace(n, cond=cond, body=inner)
         return n

@@ -16,47 +16,29 @@ import numpy as np
 
 from ..dtype import DType
 from ..sym.expr import Dim, Expr, Var, text
-from .node import (
-    Annotation,
-    Body,
-    Callee,
-    CallFunction,
-    CallHost,
-    CallLibrary,
-    CallLoop,
-    Const,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Op,
-    Value,
-    While,
-    annotation_exprs,
-    stride_exprs,
-)
+from . import node as g
 
 Form = Any  # nested tuples of (label, form), texts and numbers
 
 
-def canonical(function: Function) -> Form:
+def canonical(function: g.Function) -> Form:
     """The canonical form of a function."""
     return _Canonical().function(function)
 
 
-def same(a: Function, b: Function) -> bool:
+def same(a: g.Function, b: g.Function) -> bool:
     """True if the two have the same structure."""
     return bool(canonical(a) == canonical(b))
 
 
-def assert_same(a: Function, b: Function) -> None:
+def assert_same(a: g.Function, b: g.Function) -> None:
     """Raises an AssertionError that names the first place where two functions differ."""
     difference = _difference(canonical(a), canonical(b), a.name)
     if difference is not None:
         raise AssertionError(difference)
 
 
-def structural_hash(function: Function) -> str:
+def structural_hash(function: g.Function) -> str:
     """A hash of the structure: equal for functions that `same` considers equal."""
     return hashlib.sha256(repr(canonical(function)).encode()).hexdigest()
 
@@ -86,20 +68,20 @@ class _Canonical:
     """Builds the canonical form; numbers values and dims in the order of their first appearance."""
 
     def __init__(self) -> None:
-        self.values: dict[Value, int] = {}
+        self.values: dict[g.Value, int] = {}
         self.dims: dict[Expr, str] = {}
         self.texts: dict[Expr, str] = {}  # a cache: the same few sizes occur in most annotations
 
-    def function(self, f: Function) -> Form:
+    def function(self, f: g.Function) -> Form:
         params = tuple((p.name, self.define(p)) for p in f.params)
         nodes = tuple(self.node(n) for n in f.nodes)
         return (("name", f.name), ("params", params), ("nodes", nodes), ("results", tuple(self.use(r) for r in f.results)))
 
-    def define(self, value: Value) -> Form:
+    def define(self, value: g.Value) -> Form:
         self.values[value] = len(self.values)
         return self.annotation(value.annotation)
 
-    def use(self, value: Value) -> int:
+    def use(self, value: g.Value) -> int:
         return self.values.get(value, -1)
 
     def expr(self, e: Expr) -> str:
@@ -115,9 +97,9 @@ class _Canonical:
             self.dims[e] = f"#{len(self.dims)}{e.name if isinstance(e, Var) else e.payload}{contract}"
         return self.dims[e]
 
-    def annotation(self, a: Annotation) -> Form:
+    def annotation(self, a: g.Annotation) -> Form:
         kind = f"{type(a).__name__} {getattr(a, 'dtype', '')} {getattr(a, 'state', '')}"
-        return (kind, tuple(self.expr(e) for e in annotation_exprs(a)), tuple(self.expr(e) for e in stride_exprs(a)))
+        return (kind, tuple(self.expr(e) for e in g.annotation_exprs(a)), tuple(self.expr(e) for e in g.stride_exprs(a)))
 
     def attr(self, value: Any) -> Form:
         if isinstance(value, Expr):
@@ -126,39 +108,39 @@ class _Canonical:
             return tuple(self.attr(v) for v in value)
         return str(value) if isinstance(value, DType) else value
 
-    def node(self, node: Node) -> Form:
+    def node(self, node: g.Node) -> Form:
         what = self.content(node)
         outs = tuple(self.define(o) for o in node.outs)
         return (("kind", type(node).__name__), *what, ("outs", outs), ("requires", tuple(self.expr(r.cond) for r in node.requires)))
 
-    def content(self, node: Node) -> tuple[Form, ...]:
+    def content(self, node: g.Node) -> tuple[Form, ...]:
         """The form of a node's fields, without its outs."""
         match node:
-            case Const():
+            case g.Const():
                 return (("array", array_form(node.array)),)
-            case Op():
+            case g.Op():
                 attrs = () if node.attrs is None else tuple((f.name, self.attr(getattr(node.attrs, f.name))) for f in fields(node.attrs))
                 return (("op", node.op), ("args", self.args(node.args)), ("attrs", attrs))
-            case CallLoop():
+            case g.CallLoop():
                 return (("callee", callee_form(node.callee)), ("args", self.args(node.args)), ("dims", tuple(map(self.expr, node.dims))))
-            case CallLibrary():
+            case g.CallLibrary():
                 return (("symbol", node.symbol), ("args", self.args(node.args)))
-            case CallHost():
+            case g.CallHost():
                 return (("fn", getattr(node.fn, "__name__", repr(node.fn))), ("args", self.args(node.args)))
-            case CallFunction():
+            case g.CallFunction():
                 return (("function", _Canonical().function(node.function)), ("args", self.args(node.args)))
-            case MatchCast():
+            case g.MatchCast():
                 return (("value", self.use(node.value)), ("defines", tuple(map(self._name, node.defines))))
-            case If():
+            case g.If():
                 return (("cond", self.use(node.cond)), ("then", self.body(node.then)), ("orelse", self.body(node.orelse)))
-            case While():
+            case g.While():
                 return (("init", self.args(node.init)), ("cond", self.body(node.cond)), ("body", self.body(node.body)))
         raise AssertionError(type(node).__name__)
 
-    def args(self, args: tuple[Value | Expr, ...]) -> Form:
-        return tuple(self.use(a) if isinstance(a, Value) else self.expr(a) for a in args)
+    def args(self, args: tuple[g.Value | Expr, ...]) -> Form:
+        return tuple(self.use(a) if isinstance(a, g.Value) else self.expr(a) for a in args)
 
-    def body(self, body: Body) -> Form:
+    def body(self, body: g.Body) -> Form:
         params = tuple(self.define(p) for p in body.params)
         nodes = tuple(self.node(n) for n in body.nodes)
         return (("params", params), ("nodes", nodes), ("results", tuple(self.use(r) for r in body.results)))
@@ -169,7 +151,7 @@ def array_form(array: np.ndarray[Any, Any]) -> Form:
     return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest())
 
 
-def callee_form(callee: Callee) -> Form:
+def callee_form(callee: g.Callee) -> Form:
     """The canonical form of a loop program: name and signature, not the body."""
     names = _Canonical()
 

@@ -15,28 +15,7 @@ import numpy as np
 
 from ..dtype import DType, pack, unpack
 from ..dtype import dtype as to_dtype
-from ..graph.node import (
-    Annotation,
-    Body,
-    CallFunction,
-    CallHost,
-    CallLibrary,
-    CallLoop,
-    Const,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Op,
-    Require,
-    Scalar,
-    Tensor,
-    Value,
-    While,
-    annotation_exprs,
-    is_state,
-    stride_exprs,
-)
+from ..graph import node as g
 from ..graph.op_table import TABLE, node_defines, updated_state
 from ..graph.operators import map_attrs
 from ..graph.stand_in import known
@@ -49,7 +28,7 @@ Env = dict[Var, int]  # the values of dims
 Libraries = Mapping[str, Callable[..., Any]]  # symbol -> its Python stand-in
 
 
-def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Libraries | None = None) -> list[Array]:
+def run_graph(function: g.Function, arguments: Sequence[Any], *, libraries: Libraries | None = None) -> list[Array]:
     """The results of a graph function; `libraries` are Python stand-ins for the symbols of call_library, taking inputs, then outputs."""
     if len(arguments) != len(function.params):
         raise ShapeError(
@@ -57,24 +36,24 @@ def run_graph(function: Function, arguments: Sequence[Any], *, libraries: Librar
             facts=[f"{function.name}({', '.join(map(repr, function.params))})"],
         )
     arrays = [_argument(p, a) for p, a in zip(function.params, arguments, strict=True)]
-    copies = [_copy_of_state(p, a) if is_state(p) else a for p, a in zip(function.params, arrays, strict=True)]
+    copies = [_copy_of_state(p, a) if g.is_state(p) else a for p, a in zip(function.params, arrays, strict=True)]
     results = _Interpreter(libraries or {}).function(function, copies)
     final = []
     for value, result in zip(function.results, results, strict=True):
         for original, copy in zip(arrays, copies, strict=True):
-            if is_state(value) and result is copy:
+            if g.is_state(value) and result is copy:
                 np.copyto(original, copy)
                 result = original
         final.append(result)
     return final
 
 
-def _argument(param: Value, argument: Any) -> Array:
+def _argument(param: g.Value, argument: Any) -> Array:
     """The argument as an array; raises an error if it does not fit the parameter."""
     a = param.annotation
-    if isinstance(a, Scalar):
+    if isinstance(a, g.Scalar):
         return np.asarray(value_of(argument, a.dtype))
-    if not isinstance(a, Tensor):
+    if not isinstance(a, g.Tensor):
         raise UnsupportedError(f"argument `{param.name}`: {a} cannot be passed from outside")
     if not isinstance(argument, np.ndarray):
         raise ShapeError(f"argument `{param.name}` is an object of type `{type(argument).__name__}`, an array is expected")
@@ -88,17 +67,17 @@ def _argument(param: Value, argument: Any) -> Array:
     return argument
 
 
-def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
+def bind_dims(params: Sequence[g.Value], arrays: Sequence[Array]) -> Env:
     """The values of a function's dims from the shapes of its arguments; raises an error if a shape does not fit."""
     env: Env = {}
     for p, a in zip(params, arrays, strict=True):
-        if isinstance(p.annotation, Tensor):
+        if isinstance(p.annotation, g.Tensor):
             for i, (dim, size) in enumerate(zip(p.annotation.shape, _elements(a, p.annotation), strict=True)):
                 if isinstance(dim, Var) and dim not in env:
                     _check_contract(dim, size, f"dim {i} of argument `{p.name}`")
                     env[dim] = size
     for p, a in zip(params, arrays, strict=True):
-        if isinstance(p.annotation, Tensor):
+        if isinstance(p.annotation, g.Tensor):
             for i, (dim, size) in enumerate(zip(p.annotation.shape, _elements(a, p.annotation), strict=True)):
                 expected = _number(dim, env)
                 if expected != size:
@@ -108,12 +87,12 @@ def bind_dims(params: Sequence[Value], arrays: Sequence[Array]) -> Env:
     return env
 
 
-def _bind_strides(params: Sequence[Value], arrays: Sequence[Array], env: Env) -> None:
+def _bind_strides(params: Sequence[g.Value], arrays: Sequence[Array], env: Env) -> None:
     """Binds the dims that only strides show, and checks declared strides along dims of more than one element."""
     declared = [
         (p, i, e, stride // a.itemsize * (t.dtype.per_byte if i < a.ndim - 1 else 1))
         for p, a in zip(params, arrays, strict=True)
-        if isinstance(t := p.annotation, Tensor) and a.size
+        if isinstance(t := p.annotation, g.Tensor) and a.size
         for i, (e, stride) in enumerate(zip(t.strides or (), a.strides, strict=False))
         if a.shape[i] > 1
     ]
@@ -121,21 +100,21 @@ def _bind_strides(params: Sequence[Value], arrays: Sequence[Array], env: Env) ->
         if isinstance(e, Var) and e not in env:
             _check_contract(e, stride, f"stride {i} of argument `{p.name}`")
             env[e] = stride
-    for var in (v for p in params for e in stride_exprs(p.annotation) for v in free_vars(e)):
+    for var in (v for p in params for e in g.stride_exprs(p.annotation) for v in free_vars(e)):
         env.setdefault(var, -(-var.min // var.multiple_of) * var.multiple_of if isinstance(var, Dim) else 0)
     for p, i, e, stride in declared:
         if _number(e, env) != stride:
             raise ShapeError(f"stride {i} of argument `{p.name}` is {stride}, {e} is expected", facts=[f"it is {p.annotation}"])
 
 
-def _elements(array: Array, t: Tensor) -> tuple[int, ...]:
+def _elements(array: Array, t: g.Tensor) -> tuple[int, ...]:
     """The shape of a tensor in elements; the last dim of an array of packed bytes counts elements, not bytes."""
     return (*array.shape[:-1], array.shape[-1] * t.dtype.per_byte) if array.ndim else ()
 
 
-def _empty(a: Annotation, d: DType, env: Env) -> Array:
+def _empty(a: g.Annotation, d: DType, env: Env) -> Array:
     """Fresh memory for a tensor."""
-    return np.empty(d.array_shape([_number(e, env) for e in annotation_exprs(a)]), d.array_dtype())
+    return np.empty(d.array_shape([_number(e, env) for e in g.annotation_exprs(a)]), d.array_dtype())
 
 
 def _lying(like: Array, strides: Sequence[int]) -> Array:
@@ -144,9 +123,9 @@ def _lying(like: Array, strides: Sequence[int]) -> Array:
     return np.lib.stride_tricks.as_strided(np.empty(size, like.dtype), like.shape, [s * like.itemsize for s in strides])
 
 
-def _copy_of_state(p: Value, array: Array) -> Array:
+def _copy_of_state(p: g.Value, array: Array) -> Array:
     """A copy; it has the strides of the original if the parameter declares strides."""
-    if not stride_exprs(p.annotation):
+    if not g.stride_exprs(p.annotation):
         return array.copy()
     copy = _lying(array, [s // array.itemsize for s in array.strides])
     np.copyto(copy, array)
@@ -164,7 +143,7 @@ def _number(e: Expr, env: Env) -> int:
     return int(evaluate(e, env))
 
 
-def check(require: Require, env: Env) -> None:
+def check(require: g.Require, env: Env) -> None:
     """Raises the error of a run-time condition that does not hold."""
     if not evaluate(require.cond, env):
         values = [_number(v, env) for v in require.values]
@@ -177,14 +156,14 @@ class _Interpreter:
     def __init__(self, libraries: Libraries) -> None:
         self.libraries = libraries
 
-    def function(self, f: Function, arguments: Sequence[Array]) -> list[Array]:
+    def function(self, f: g.Function, arguments: Sequence[Array]) -> list[Array]:
         """The results of a function."""
         env = bind_dims(f.params, arguments)
-        values: dict[Value, Array] = dict(zip(f.params, arguments, strict=True))
+        values: dict[g.Value, Array] = dict(zip(f.params, arguments, strict=True))
         self.nodes(f.nodes, values, env)
         return [values[r] for r in f.results]
 
-    def nodes(self, nodes: Sequence[Node], values: dict[Value, Array], env: Env) -> None:
+    def nodes(self, nodes: Sequence[g.Node], values: dict[g.Value, Array], env: Env) -> None:
         """Runs nodes in order, and checks their results."""
         for node in nodes:
             for require in node.requires:
@@ -197,42 +176,42 @@ class _Interpreter:
                 _fit(out, array, env)
                 values[out] = array
 
-    def body(self, body: Body, arguments: Sequence[Array], values: dict[Value, Array], env: Env) -> list[Array]:
+    def body(self, body: g.Body, arguments: Sequence[Array], values: dict[g.Value, Array], env: Env) -> list[Array]:
         """The results of a branch or loop body."""
         inner = {**values, **dict(zip(body.params, arguments, strict=True))}
         self.nodes(body.nodes, inner, dict(env))
         return [inner[r] for r in body.results]
 
-    def node(self, node: Node, values: dict[Value, Array], env: Env) -> Sequence[Array]:
+    def node(self, node: g.Node, values: dict[g.Value, Array], env: Env) -> Sequence[Array]:
         """The results of one node."""
         match node:
-            case Const():
+            case g.Const():
                 kind, array = node.outs[0].tensor.dtype, known(node.outs[0].name, node.array)
                 return [pack(array, kind) if kind.bits < 8 and array.dtype != np.uint8 else array]
-            case Op():
+            case g.Op():
                 return self.op(node, values, env)
-            case CallLoop():
+            case g.CallLoop():
                 return self.call_loop(node, values, env)
-            case CallFunction():
+            case g.CallFunction():
                 return self.function(node.function, [values[a] for a in node.args])
-            case CallHost():
+            case g.CallHost():
                 result = node.fn(*(values[a] for a in node.args))
                 return [np.asarray(a) for a in (result if isinstance(result, tuple | list) else (result,))]
-            case CallLibrary():
+            case g.CallLibrary():
                 return self.call_library(node, values, env)
-            case MatchCast():
+            case g.MatchCast():
                 result = values[node.value]
-                return [result.copy() if is_state(node.value) and not is_state(node.outs[0]) else result]
-            case If():
+                return [result.copy() if g.is_state(node.value) and not g.is_state(node.outs[0]) else result]
+            case g.If():
                 return self.body(node.then if bool(values[node.cond]) else node.orelse, (), values, env)
-            case While():
+            case g.While():
                 carried = [values[v] for v in node.init]
                 while bool(self.body(node.cond, carried, values, env)[0]):
                     carried = self.body(node.body, carried, values, env)
                 return carried
         raise InternalError(f"no meaning for {type(node).__name__}")
 
-    def op(self, node: Op, values: dict[Value, Array], env: Env) -> list[Array]:
+    def op(self, node: g.Op, values: dict[g.Value, Array], env: Env) -> list[Array]:
         """The results of an operator, by its reference function."""
         defines = node_defines(node)  # dims that the results define have no value yet
         attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
@@ -244,7 +223,7 @@ class _Interpreter:
             outputs[0] = values[state]
         return outputs
 
-    def call_loop(self, node: CallLoop, values: dict[Value, Array], env: Env) -> list[Array]:
+    def call_loop(self, node: g.CallLoop, values: dict[g.Value, Array], env: Env) -> list[Array]:
         """The results of a call of a loop program."""
         from ..loop.stmt import Func
         from .loop import run_loop
@@ -263,7 +242,7 @@ class _Interpreter:
                 arguments.append(output if p.strides is None else _lying(output, [_number(e, symbols) for e in p.strides]))
                 continue
             a = next(inputs)
-            argument = values[a] if isinstance(a, Value) else evaluate(a, env)
+            argument = values[a] if isinstance(a, g.Value) else evaluate(a, env)
             if p.shape is None:
                 argument = np.asarray(argument)[()]
             elif p.role == "inout":
@@ -278,7 +257,7 @@ class _Interpreter:
                 np.copyto(result, written)
         return results
 
-    def call_library(self, node: CallLibrary, values: dict[Value, Array], env: Env) -> list[Array]:
+    def call_library(self, node: g.CallLibrary, values: dict[g.Value, Array], env: Env) -> list[Array]:
         """The results of a library call, by its stand-in."""
         stand_in = self.libraries.get(node.symbol)
         if stand_in is None:
@@ -294,17 +273,17 @@ def _attribute(e: Expr, env: Env) -> Any:
     return int(value) if e.dtype.is_int and e.dtype.bits == 64 else value
 
 
-def _unpacked(value: Value, array: Array) -> Array:
+def _unpacked(value: g.Value, array: Array) -> Array:
     """The elements of a value, one per array item, also if memory packs several into a byte."""
-    d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
+    d = value.annotation.dtype if isinstance(value.annotation, g.Tensor) else None
     if d is None or not d.storage:
         return array
     return array.view(d.numpy()) if d.bits == 8 else unpack(array, d)
 
 
-def _packed(value: Value, array: Array) -> Array:
+def _packed(value: g.Value, array: Array) -> Array:
     """Elements as memory stores them."""
-    d = value.annotation.dtype if isinstance(value.annotation, Tensor) else None
+    d = value.annotation.dtype if isinstance(value.annotation, g.Tensor) else None
     return array if d is None or d.bits >= 8 else pack(array, d)
 
 
@@ -314,14 +293,14 @@ def _owned(array: Any) -> Array:
     return owned if owned.flags.owndata and owned.flags.c_contiguous else owned.copy()
 
 
-def _fit(out: Value, array: Array, env: Env) -> None:
+def _fit(out: g.Value, array: Array, env: Env) -> None:
     """Binds the dims that this result is the first to show, and checks that it fits its annotation."""
-    a: Annotation = out.annotation
-    if isinstance(a, Scalar):
+    a: g.Annotation = out.annotation
+    if isinstance(a, g.Scalar):
         if isinstance(a.value, Var) and a.value not in env:
             env[a.value] = int(array)
         return
-    if not isinstance(a, Tensor):
+    if not isinstance(a, g.Tensor):
         raise InternalError(f"`{out.name}`: no array is {a}")
     if array.ndim != len(a.shape) or (array.dtype != a.dtype.array_dtype() and not (a.dtype.storage and array.dtype == np.uint8)):
         raise ShapeError(f"`{out.name}` is {to_dtype(array.dtype)} with shape {array.shape}, {a} is expected")

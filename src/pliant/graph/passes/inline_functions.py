@@ -16,31 +16,16 @@ from dataclasses import replace
 from ...support.errors import ShapeError
 from ...support.names import unused_name
 from ...sym.expr import Expr, Var
+from .. import node as g
 from ..annotation import defined_vars, substitute_annotation
 from ..deduce import Deduction, deduce_match
-from ..node import (
-    Annotation,
-    Body,
-    CallFunction,
-    Function,
-    If,
-    MatchCast,
-    Node,
-    Scalar,
-    Tensor,
-    Value,
-    While,
-    annotation_exprs,
-    is_state,
-    walk_nodes,
-)
 from ..op_table import node_defines
 from ..rewrite import Renamer
 
 
-def inline_functions(function: Function) -> Function:
+def inline_functions(function: g.Function) -> g.Function:
     """Inlines all calls of other graph functions; returns the same object if there are none."""
-    if not any(isinstance(n, CallFunction) for n in walk_nodes(function.nodes)):
+    if not any(isinstance(n, g.CallFunction) for n in g.walk_nodes(function.nodes)):
         return function
     return _Inliner(function).run()
 
@@ -48,12 +33,12 @@ def inline_functions(function: Function) -> Function:
 class _Inliner:
     """Inlines the calls of one function."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: g.Function) -> None:
         self.function = function
-        self.names = {p.name for p in function.params} | {o.name for n in walk_nodes(function.nodes) for o in n.outs}
-        self.renamed: dict[Value, Value] = {}  # result of a call -> the inlined value
+        self.names = {p.name for p in function.params} | {o.name for n in g.walk_nodes(function.nodes) for o in n.outs}
+        self.renamed: dict[g.Value, g.Value] = {}  # result of a call -> the inlined value
 
-    def run(self) -> Function:
+    def run(self) -> g.Function:
         dims = set(defined_vars(p.annotation for p in self.function.params))
         nodes = self.nodes(self.function.nodes, dims)
         return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
@@ -61,45 +46,45 @@ class _Inliner:
     def unique(self, hint: str) -> str:
         return unused_name(hint, self.names)
 
-    def uses(self, values: Sequence[Value]) -> tuple[Value, ...]:
+    def uses(self, values: Sequence[g.Value]) -> tuple[g.Value, ...]:
         return tuple(self.renamed.get(v, v) for v in values)
 
-    def nodes(self, nodes: Sequence[Node], dims: set[Var]) -> tuple[Node, ...]:
+    def nodes(self, nodes: Sequence[g.Node], dims: set[Var]) -> tuple[g.Node, ...]:
         """The nodes with calls inlined; `dims` are the variables defined so far, and is updated."""
-        inlined: list[Node] = []
+        inlined: list[g.Node] = []
         for node in nodes:
-            if isinstance(node, CallFunction):
+            if isinstance(node, g.CallFunction):
                 inlined += self.inline(replace(node, args=self.uses(node.args)), dims)
                 continue
             inlined.append(self.kept(node, dims))
             dims.update(node_defines(node))
         return tuple(inlined)
 
-    def kept(self, node: Node, dims: set[Var]) -> Node:
+    def kept(self, node: g.Node, dims: set[Var]) -> g.Node:
         """A node other than a call, with its operands mapped to inlined values."""
-        if isinstance(node, If):
+        if isinstance(node, g.If):
             then, orelse = self.body(node.then, dims), self.body(node.orelse, dims)
             return replace(node, cond=self.uses([node.cond])[0], then=then, orelse=orelse)
-        if isinstance(node, While):
+        if isinstance(node, g.While):
             return replace(node, init=self.uses(node.init), cond=self.body(node.cond, dims), body=self.body(node.body, dims))
-        if isinstance(node, MatchCast):
+        if isinstance(node, g.MatchCast):
             return replace(node, value=self.uses([node.value])[0])
         args = getattr(node, "args", None)
         return node if args is None else replace(node, args=tuple(self.renamed.get(a, a) for a in args))  # type: ignore[call-arg]
 
-    def body(self, body: Body, dims: set[Var]) -> Body:
+    def body(self, body: g.Body, dims: set[Var]) -> g.Body:
         """A body with calls inlined."""
         nodes = self.nodes(body.nodes, set(dims))
-        return Body(body.params, nodes, self.uses(body.results))
+        return g.Body(body.params, nodes, self.uses(body.results))
 
-    def inline(self, call: CallFunction, dims: set[Var]) -> list[Node]:
+    def inline(self, call: g.CallFunction, dims: set[Var]) -> list[g.Node]:
         """The nodes that replace a call."""
         callee = inline_functions(call.function)
-        inlined: list[Node] = []
+        inlined: list[g.Node] = []
         values, substitution = self.arguments(call, callee, dims, inlined)
         renamer = Renamer(values, substitution, self.unique)
         for out, result in zip(call.outs, callee.results, strict=True):  # dims that the callee defines get the caller's variables
-            for inner, outer in zip(annotation_exprs(result.annotation), annotation_exprs(out.annotation), strict=True):
+            for inner, outer in zip(g.annotation_exprs(result.annotation), g.annotation_exprs(out.annotation), strict=True):
                 if isinstance(inner, Var) and isinstance(outer, Var) and inner not in substitution and outer not in dims:
                     renamer.dims[inner] = outer
                     dims.add(outer)
@@ -112,22 +97,26 @@ class _Inliner:
         return inlined
 
     def arguments(
-        self, call: CallFunction, callee: Function, dims: set[Var], found: list[Node]
-    ) -> tuple[dict[Value, Value], dict[Var, Expr]]:
+        self, call: g.CallFunction, callee: g.Function, dims: set[Var], found: list[g.Node]
+    ) -> tuple[dict[g.Value, g.Value], dict[Var, Expr]]:
         """Returns the values of the callee's parameters and dims; appends match_casts to `found` for what must be checked."""
         substitution: dict[Var, Expr] = {}
         for p, a in zip(callee.params, call.args, strict=True):
-            for dim, value in zip(annotation_exprs(p.annotation), annotation_exprs(a.annotation), strict=False):
+            for dim, value in zip(g.annotation_exprs(p.annotation), g.annotation_exprs(a.annotation), strict=False):
                 if isinstance(dim, Var) and dim not in substitution:
                     substitution[dim] = value if _meets(dim, value) else Renamer().fresh(dim)
-        values: dict[Value, Value] = {}
+        values: dict[g.Value, g.Value] = {}
         for p, a in zip(callee.params, call.args, strict=True):
             target = substitute_annotation(p.annotation, substitution)
-            read = Tensor(a.annotation.dtype, a.annotation.shape) if isinstance(a.annotation, Tensor) and not is_state(p) else a.annotation
-            values[p] = a if isinstance(target, Scalar) or target == read else self.cast(a, target, call, dims, found)
+            read = (
+                g.Tensor(a.annotation.dtype, a.annotation.shape)
+                if isinstance(a.annotation, g.Tensor) and not g.is_state(p)
+                else a.annotation
+            )
+            values[p] = a if isinstance(target, g.Scalar) or target == read else self.cast(a, target, call, dims, found)
         return values, substitution
 
-    def cast(self, value: Value, target: Annotation, call: CallFunction, dims: set[Var], found: list[Node]) -> Value:
+    def cast(self, value: g.Value, target: g.Annotation, call: g.CallFunction, dims: set[Var], found: list[g.Node]) -> g.Value:
         """Returns `value` under the annotation `target`, through a match_cast if it differs; checks keep the messages of the call."""
         if value.annotation == target:
             return value
@@ -135,9 +124,9 @@ class _Inliner:
         defines = deduce_match(d, target, frozenset(dims))
         dims.update(defines)
         of_call = {r.cond: r for r in call.requires}
-        out = Value(self.unique(value.name), target)
+        out = g.Value(self.unique(value.name), target)
         checks = tuple(of_call.get(r.cond, r) for r in d.requires)
-        found.append(MatchCast(outs=(out,), value=value, defines=defines, requires=checks, origin=call.origin, span=call.span))
+        found.append(g.MatchCast(outs=(out,), value=value, defines=defines, requires=checks, origin=call.origin, span=call.span))
         return out
 
 
