@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pliant.api import program_of
-from pliant.provenance import Lineage
+from pliant.provenance import Provenance
 from pliant.report.assembly import assembly
 from pliant.target import Target, target
 
@@ -29,7 +29,7 @@ def runnable(*names: str) -> list[str]:
 
 def assembly_for(src: Any, to: str) -> dict[str, str]:
     """The assembly of each kernel of a program for a target, by the kernel's name."""
-    return assembly(Lineage(lambda: program_of(src), target(to)))
+    return assembly(Provenance(lambda: program_of(src), target(to)))
 
 
 def rules_for(src: Any, to: str) -> str:

@@ -69,29 +69,7 @@ if TYPE_CHECKING:
     from .graph.patterns import register_library, unregister_library
     from .llm.embedder import Embedder
     from .llm.lm import LLM
-    from .loop.script import (
-        alloc,
-        annotate,
-        block,
-        check,
-        combine,
-        compute,
-        gpu,
-        grid,
-        init,
-        max_over,
-        min_over,
-        parallel,
-        prod_over,
-        reads,
-        serial,
-        sum_over,
-        unroll,
-        vector,
-        view,
-        where,
-        writes,
-    )
+    from .loop.script import *
     from .own_instructions import DeclaredInstruction, instruction
     from .own_operators import Operator, operator
     from .program import Program
@@ -103,76 +81,8 @@ if TYPE_CHECKING:
     from .schedule.schedule import Schedule
     from .support.errors import CancelledError, Error, InternalError, ModelFileError, ScheduleError, ShapeError, UnsupportedError
     from .support.refusal import Refusal
-    from .sym.script import (
-        acos,
-        acosh,
-        asin,
-        asinh,
-        atan,
-        atan2,
-        atanh,
-        bitcast,
-        cast,
-        ceil,
-        cos,
-        cosh,
-        decay,
-        erf,
-        exp,
-        exp2,
-        expm1,
-        floor,
-        fma,
-        fmod,
-        inf,
-        log,
-        log1p,
-        log2,
-        log10,
-        muladd,
-        nan,
-        rsqrt,
-        select,
-        sigmoid,
-        sin,
-        sinh,
-        sqrt,
-        tan,
-        tanh,
-        trunc,
-    )
-    from .sym.spec import (
-        InOut,
-        Out,
-        State,
-        Tensor,
-        bf16,
-        bool_,
-        dim,
-        f4e2m1,
-        f8e4m3,
-        f8e4m3fn,
-        f8e4m3fnuz,
-        f8e5m2,
-        f8e5m2fnuz,
-        f8e8m0,
-        f16,
-        f32,
-        f64,
-        i2,
-        i4,
-        i8,
-        i16,
-        i32,
-        i64,
-        strides,
-        u2,
-        u4,
-        u8,
-        u16,
-        u32,
-        u64,
-    )
+    from .sym.script import *
+    from .sym.spec import *
     from .templates import Template, template
 
 __all__ = [

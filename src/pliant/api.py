@@ -24,7 +24,7 @@ from .loop.stmt import Func
 from .lower.callee import callee_of
 from .pipeline import compile_program
 from .program import Program
-from .provenance import Lineage
+from .provenance import Provenance
 from .runtime.executable import Executable
 from .runtime.loading import open_package
 from .support.errors import Error, InternalError, UnsupportedError
@@ -169,8 +169,8 @@ def compile(
     machine = find_target(target)
     _check_runs_here(machine)
     package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions)
-    lineage = Lineage(lambda: program, machine, checked, decisions)
-    return open_package(package, program.constants, program.functions, threads, lineage)
+    provenance = Provenance(lambda: program, machine, checked, decisions)
+    return open_package(package, program.constants, program.functions, threads, provenance)
 
 
 def _check_runs_here(machine: Target) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from .dtype import ALL
 from .dtype import dtype as to_dtype
 from .program import Program
-from .provenance import Lineage
+from .provenance import Provenance
 from .runtime import container, interface
 from .runtime.container import Container, Section, Writer, broken
 from .runtime.ctx import Ctx
@@ -59,24 +59,27 @@ def fingerprint() -> str:
 # Writing.
 
 
-def save(f: Executable, lineage: Lineage, path: str | os.PathLike[str], targets: Sequence[str | Target] = ()) -> None:
+def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], targets: Sequence[str | Target] = ()) -> None:
     """Writes an executable to a file, with its code and code for additional targets."""
     from . import __version__
     from .pipeline import compile_program
 
-    program = lineage.program
+    program = provenance.program
     _refuse_callbacks(program.entry)
     text, literals = str(program), program.constants
     names = _names(program)
     _check_text(program, text)
     others = dict.fromkeys(find_target(t) for t in ([targets] if isinstance(targets, str) else targets))
-    parts = [(lineage.target, f.package), *((t, compile_program(program, t, lineage.checked)) for t in others if t != lineage.target)]
+    parts = [
+        (provenance.target, f.package),
+        *((t, compile_program(program, t, provenance.checked)) for t in others if t != provenance.target),
+    ]
     with Writer(path, __version__) as w:
         contract = {"name": f.interface.name, "inputs": f.inputs, "outputs": f.outputs, "dims": f.dims}
         shown = {k: v if isinstance(v, str) else [str(x) for x in v] for k, v in contract.items()}
         w.add("contract", "", json.dumps(shown).encode())
         numbers, unique = _numbered(literals)
-        w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, checked=lineage.checked)
+        w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, checked=provenance.checked)
         w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
         for target, package in parts:
             described = {"machine": repr(replace(target, name="")), "arch": target.arch, "features": list(target.features)}
@@ -152,7 +155,7 @@ def load(
     checked = program.facts.get("checked") is True
     here = find_target("native")
     part = None if recompile else _fitting(file, here)
-    lineage = Lineage(lambda: _program(file, literals), here, checked)
+    provenance = Provenance(lambda: _program(file, literals), here, checked)
     if part is not None:
         package = Package.from_bytes(bytes(part.check()))
     else:
@@ -161,10 +164,10 @@ def load(
             print(f"pliant: {file.file} has no code for this machine (it has: {has}); compiling it", file=sys.stderr)
         from .pipeline import compile_program
 
-        package = compile_program(lineage.program, here, checked)
-        literals = list(lineage.program.constants)
+        package = compile_program(provenance.program, here, checked)
+        literals = list(provenance.program.constants)
     try:
-        return open_package(package, literals, (), threads, lineage)
+        return open_package(package, literals, (), threads, provenance)
     except ValueError as problem:
         raise broken(file.file, str(problem)) from None
 

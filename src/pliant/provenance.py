@@ -1,7 +1,7 @@
 """The source program of an executable, and what needs it: cost, artifact, profile and report.
 
-The runtime does not know about programs, so an executable delegates these four to its lineage. Everything is computed lazily: the program
-of a loaded file is parsed only when it is needed.
+The runtime does not know about programs, so an executable delegates these four to its provenance. Everything is computed lazily: the
+program of a loaded file is parsed only when it is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runtime.executable import Executable
 
 
-class Lineage:
+class Provenance:
     """The program of an executable, its target, and its compile options."""
 
     def __init__(

@@ -76,8 +76,8 @@ def verify_step(step: Step, before: State, after: State) -> None:
             calls = [n for n in walk_nodes(after.function.nodes) if isinstance(n, CallLoop)]
             for func, facts in dict.fromkeys((func_of(n.callee), given_by(n)) for n in calls):
                 verify_loops(func, facts, claims=False)
-            for ready in after.kernels.ready.values():
-                check_claims(ready.before, certain=True)
+            for kernel in after.kernels.scheduled.values():
+                check_claims(kernel.before, certain=True)
         if after.host is not None and after.host is not before.host:
             for func in (after.host.prepare, after.host.size, after.host.run):
                 verify_loops(func)

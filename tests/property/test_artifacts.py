@@ -13,7 +13,7 @@ from pliant.artifact import read_program
 from pliant.graph.node import CallHost, walk_nodes
 from pliant.graph.structural import assert_same
 from pliant.program import Program
-from pliant.provenance import Lineage
+from pliant.provenance import Provenance
 from pliant.runtime.executable import Executable
 from pliant.runtime.loading import constants_of
 from pliant.target import target
@@ -28,7 +28,7 @@ def test_random_graphs_are_saved_and_loaded(seed: int, tmp_path: Path) -> None:
     state = lowered(function, level=0)
     assert state.package is not None
     constants = constants_of(state.package, state.constants, state.functions)
-    f = Executable(state.package, constants=constants, lineage=Lineage(lambda: Program.of(function), target("native")))
+    f = Executable(state.package, constants=constants, provenance=Provenance(lambda: Program.of(function), target("native")))
     f.save(tmp_path / "f.pliant")
     assert_same(read_program(tmp_path / "f.pliant").entry, function)
     g = pliant.load(tmp_path / "f.pliant", verify=True)

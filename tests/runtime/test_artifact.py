@@ -75,7 +75,7 @@ def test_weights_are_mapped_aligned_and_read_only(saved: Path) -> None:
 
 
 def test_compiling_anew_copies_no_weights(saved: Path) -> None:
-    program = pliant.load(saved, recompile=True)._lineage.program
+    program = pliant.load(saved, recompile=True)._provenance.program
     found = next(a for a in program.constants if a.shape == (8, 16))
     assert not found.flags.writeable and not found.flags.owndata and found.ctypes.data % 64 == 0
 
@@ -126,7 +126,7 @@ def test_layers_of_the_user_are_kept(tmp_path: Path) -> None:
 
     pliant.compile(Model()).save(tmp_path / "m.pliant")
     loaded = pliant.load(tmp_path / "m.pliant")
-    assert [node.origin for node in loaded._lineage.program.entry.nodes] == [("inner",), ("inner",)]
+    assert [node.origin for node in loaded._provenance.program.entry.nodes] == [("inner",), ("inner",)]
 
 
 def test_kernels_state_and_checks(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from pliant.runtime.threads import threads
 from pliant.support.errors import Error, InternalError, ShapeError
 
 
-@pytest.fixture(params=["short way", "long way"])
+@pytest.fixture(params=["fast path", "slow path"])
 def add(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Executable:
-    """The same program entered both ways: natively, and as where numpy's records were not as expected."""
-    if request.param == "long way":
+    """The same program entered by both paths: by native code, and as where numpy's records were not as expected."""
+    if request.param == "slow path":
         monkeypatch.setattr(cpython_api, "host", lambda: None)
     return Executable(add_package())
 

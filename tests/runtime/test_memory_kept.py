@@ -77,7 +77,7 @@ def test_resident_memory_does_not_grow_with_recompilations(distinct: bool) -> No
 
 
 def test_python_holds_nothing_of_programs_that_are_gone() -> None:
-    """Interned expressions, memos, lineages, functions."""
+    """Interned expressions, memos, provenances, functions."""
     script = "tracemalloc.start(); print(grown(lambda: tracemalloc.get_traced_memory()[0], 12, True))"
     assert grown(script) < MOST
 

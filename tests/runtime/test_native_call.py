@@ -1,4 +1,4 @@
-"""The native way into a program: what it takes, what it leaves to the long way, references, threads, fork."""
+"""The fast path of a call: what it takes, what it leaves to the slow path, references, threads, fork."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pliant.runtime.records import LARGE, PAGE, Array
 from pliant.runtime.threads import EPOCH, set_threads, threads
 from pliant.support.errors import Error, ShapeError
 
-pytestmark = pytest.mark.skipif(cpython_api.host() is None, reason="Python or numpy are not as the native way needs them")
+pytestmark = pytest.mark.skipif(cpython_api.host() is None, reason="Python or numpy are not as the fast path needs them")
 
 
-class LongWay:
-    """Counts calls that went the long way."""
+class SlowPath:
+    """Counts calls that took the slow path."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -41,7 +41,7 @@ class LongWay:
         monkeypatch.setattr(Caller, "_slow_path", counting)
 
     def taken(self, call: Callable[[], Any]) -> bool:
-        """Does this call go the long way? (The second time: the first may find no slot.)"""
+        """Does this call take the slow path? (The second time: the first may find no call frame.)"""
         call()
         before = self.count
         call()
@@ -49,15 +49,15 @@ class LongWay:
 
 
 @pytest.fixture
-def slow_path(monkeypatch: pytest.MonkeyPatch) -> LongWay:
-    return LongWay(monkeypatch)
+def slow_path(monkeypatch: pytest.MonkeyPatch) -> SlowPath:
+    return SlowPath(monkeypatch)
 
 
 def ones(n: int = 16) -> np.ndarray[Any, Any]:
     return np.ones(n, np.float32)
 
 
-def test_plain_calls_are_native(slow_path: LongWay) -> None:
+def test_plain_calls_are_native(slow_path: SlowPath) -> None:
     add, a, b, y = Executable(add_package()), ones(), ones(), ones()
     for call in (
         lambda: add(a, b),
@@ -72,7 +72,7 @@ def test_plain_calls_are_native(slow_path: LongWay) -> None:
     assert type(add.__call__).__name__ == "builtin_function_or_method"
 
 
-def test_what_is_not_plain_takes_the_long_way(slow_path: LongWay) -> None:
+def test_what_is_not_plain_takes_the_slow_path(slow_path: SlowPath) -> None:
     add, a, b, y = Executable(add_package()), ones(), ones(), ones()
 
     class Mine(np.ndarray):
@@ -127,7 +127,7 @@ def test_numbers_of_all_kinds(way: str, monkeypatch: pytest.MonkeyPatch) -> None
             mixed(x, bad[0], state, bad[1], bad[2])
 
 
-def test_which_numbers_are_native(slow_path: LongWay) -> None:
+def test_which_numbers_are_native(slow_path: SlowPath) -> None:
     mixed = Executable(mixed_package())
     x, state = np.arange(5.0), np.zeros(5, np.int64)
     for scale, shift, step, native in [
@@ -141,7 +141,7 @@ def test_which_numbers_are_native(slow_path: LongWay) -> None:
         assert slow_path.taken(lambda s=scale, t=shift, u=step: mixed(x, s, state, t, u)) != native
 
 
-def test_several_outputs(slow_path: LongWay) -> None:
+def test_several_outputs(slow_path: SlowPath) -> None:
     mixed = Executable(mixed_package())
     x, state, y = np.arange(5.0), np.zeros(5, np.int64), np.empty(5)
     assert not slow_path.taken(lambda: mixed(x, 2.0, state, 0, 1, out=(y, None)))
@@ -196,7 +196,7 @@ def added(a: pliant.Tensor[pliant.f32, m], b: pliant.Tensor[pliant.f32, m]) -> p
 
 
 @pytest.mark.parametrize("way", ["native", "long"])
-def test_large_outputs_begin_at_a_page(way: str, slow_path: LongWay) -> None:
+def test_large_outputs_begin_at_a_page(way: str, slow_path: SlowPath) -> None:
     """Others are numpy's own; what a large one is a part of goes with it, and it is an argument like any other."""
     add, n = pliant.compile(added), LARGE // 4
     a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
@@ -248,7 +248,7 @@ def test_an_executable_goes_when_nobody_holds_it() -> None:
     assert caller() is None
 
 
-def test_errors_of_a_native_run(slow_path: LongWay) -> None:
+def test_errors_of_a_native_run(slow_path: SlowPath) -> None:
     count = Executable(count_package())
     good, bad = np.zeros(4, np.int64), np.array([1, -2])
     assert not slow_path.taken(lambda: count(good, 1))
@@ -261,7 +261,7 @@ def test_errors_of_a_native_run(slow_path: LongWay) -> None:
     assert slow_path.count == before, "slots of failed calls are free again"
 
 
-def test_the_choice_of_threads_holds_for_native_calls(slow_path: LongWay) -> None:
+def test_the_choice_of_threads_holds_for_native_calls(slow_path: SlowPath) -> None:
     """The pool's address in the context tells how many threads a call used."""
     add, fixed, a = Executable(add_package()), Executable(add_package(), threads=1), ones()
 
@@ -287,7 +287,7 @@ def test_the_choice_of_threads_holds_for_native_calls(slow_path: LongWay) -> Non
         set_threads(None)
 
 
-def test_many_threads_share_no_slot(slow_path: LongWay) -> None:
+def test_many_threads_share_no_slot(slow_path: SlowPath) -> None:
     add = Executable(add_package())
     start, problems = threading.Barrier(12), []
 
@@ -349,7 +349,7 @@ def test_memory_that_a_native_run_asks_for_is_given_back() -> None:
     assert slot.frame.memory == 0
 
 
-def test_nothing_of_an_error_is_left(slow_path: LongWay) -> None:
+def test_nothing_of_an_error_is_left(slow_path: SlowPath) -> None:
     """A native `prepare` that refuses leaves no error record to the next call."""
     add, a = Executable(add_package()), ones()
     add(a, a)

@@ -485,3 +485,11 @@ def test_every_public_name_is_what_it_says_after_everything_is_imported() -> Non
     for name in pliant.__all__:
         found = getattr(pliant, name)
         assert name in ("nn", "ops") or not isinstance(found, types.ModuleType), name
+
+
+def test_the_table_of_lazy_names_has_the_words_that_the_type_checker_sees() -> None:
+    import importlib
+
+    assert {*pliant.__all__} == {*pliant._HOME}
+    for module in (".loop.script", ".sym.script", ".sym.spec"):  # type checkers see them by a star import
+        assert {*pliant._PLACES[module].split()} == {*importlib.import_module(module, "pliant").__all__}, module

@@ -75,7 +75,7 @@ def test_programs_that_differ_only_in_their_sizes_are_one() -> None:
 
 def test_layers_of_different_sizes_share_a_kernel() -> None:
     kernels = Kernels(target("native"))
-    a, b = kernels.make_ready(name_dims(halves.func)[0], False), kernels.make_ready(whole.func, False)
+    a, b = kernels.schedule_kernel(name_dims(halves.func)[0], False), kernels.schedule_kernel(whole.func, False)
     assert a is b
 
 

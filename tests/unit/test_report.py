@@ -92,7 +92,7 @@ def test_the_pages_are_whole(pages: tuple[Any, str, str]) -> None:
 
 def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> None:
     f, plain, _ = pages
-    found = steps(f._lineage)
+    found = steps(f._provenance)
     assert plain.count("<tr>") == 1 + len(found)
     for layer in ("blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"):
         assert layer in plain
@@ -106,7 +106,7 @@ def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> 
 def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> None:
     f, _, _ = pages
     first, second = (
-        [s.func for s in steps(f._lineage) if any(layer.startswith(f"blocks.{k}.") for layer in s.layers)] for k in range(2)
+        [s.func for s in steps(f._provenance) if any(layer.startswith(f"blocks.{k}.") for layer in s.layers)] for k in range(2)
     )  # fmt: skip
     assert first and set(first) == set(second)
 

@@ -52,20 +52,20 @@ class CompiledModel:
         self._file, self._cache, self._machine = file, cache, target("native")
         self._folder, self._key = model_programs(), _key(file, cache, self._machine)
         self._name = _name(file, cache, repr(self._machine))
-        self._kept = self._folder.find(self._name, self._key) if self._folder is not None and self._key else None
+        self._stored = self._folder.find(self._name, self._key) if self._folder is not None and self._key else None
         self._model: Any = None  # built at most once: a cold start needs its settings first, then its program
-        config = None if self._kept is None else _config(self._kept)
+        config = None if self._stored is None else _config(self._stored)
         if config is None:
             s = self._built().settings
-            self._kept, config = None, DecoderConfig(s.layers, s.kv_heads, s.head_dim, s.vocab_size, s.context)
+            self._stored, config = None, DecoderConfig(s.layers, s.kv_heads, s.head_dim, s.vocab_size, s.context)
         self.config: DecoderConfig = config
 
     def run(self, threads: int | None = None) -> Executable:
         """Returns the executable program; compiles it if it is not in the store."""
-        from ..provenance import Lineage
+        from ..provenance import Provenance
 
-        stored = self._kept or self._compiled()
-        return Executable(stored.package, threads=threads, constants=stored.constants, lineage=Lineage(self._program, self._machine))
+        stored = self._stored or self._compiled()
+        return Executable(stored.package, threads=threads, constants=stored.constants, provenance=Provenance(self._program, self._machine))
 
     def _built(self) -> Any:
         """Returns the nn module of the model, built from its file."""
@@ -108,9 +108,9 @@ def forget(path: Path) -> int:
     return 0 if folder is None else folder.remove(_place(os.path.realpath(path)))
 
 
-def _config(kept: StoredProgram) -> DecoderConfig | None:
+def _config(stored: StoredProgram) -> DecoderConfig | None:
     """Returns the stored config; None if it is not a valid one."""
-    values = kept.facts.get("config")
+    values = stored.facts.get("config")
     if not isinstance(values, dict) or set(values) != set(DecoderConfig.__dataclass_fields__):
         return None
     return DecoderConfig(**values) if all(type(n) is int and 0 < n < 1 << 31 for n in values.values()) else None

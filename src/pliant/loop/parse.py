@@ -17,6 +17,7 @@ from ..dtype import ALL, DType, bool_, i64
 from ..support.errors import Error, UnsupportedError, counted, is_are
 from ..support.resolve import ALLOWED_BUILTINS, Source, source_of, span_of
 from ..support.source import Span
+from ..sym import script as scalar_script
 from ..sym import spec
 from ..sym.annotation import read_annotation
 from ..sym.expr import TRUE, Const, Expr, Var
@@ -317,6 +318,7 @@ def parse_kernel(fn: Callable[..., Any]) -> Func:
 _LANGUAGE: dict[str, object] = {
     **ALL,
     **{n: getattr(script, n) for n in script.__all__},
+    **{n: getattr(scalar_script, n) for n in (*scalar_script.__all__, *scalar_script.LIKE_BUILTINS)},
     **{n: getattr(spec, n) for n in spec.__all__},
 }
 

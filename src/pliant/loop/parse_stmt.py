@@ -15,7 +15,7 @@ from .scope import ScopedParser, dims_help, kernel_of
 from .stmt import NAMED_COMBINERS, Alloc, Call, Check, CheckKind, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
 # Words by the identity of their function, so that a user may import them under any name.
-_WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.WORDS} | {id(builtins.range): "range"}
+_WORDS: dict[int, str] = {id(getattr(script, w)): w for w in script.__all__} | {id(builtins.range): "range"}
 _AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "add", ast.Mult: "mul"}
 REDUCING: dict[type[Binary], str] = {Min: "min", Max: "max", And: "and", Or: "or"}  # node -> combiner
 

@@ -21,6 +21,7 @@ from ..dtype import ALL, DType, bool_, f32, i64
 from ..support.errors import InternalError
 from ..support.names import unused_name
 from ..support.resolve import ALLOWED_BUILTINS
+from ..sym import script as scalar_script
 from ..sym import spec
 from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, fold_up, free_vars, text, walk
 from . import script
@@ -50,7 +51,8 @@ from .stmt import (
 WIDTH = 120  # columns of the printed file
 LONG = 80  # an expression with more operations than this gets names for subexpressions
 # Names that a printed program must not use for its own.
-RESERVED = {*keyword.kwlist, *keyword.softkwlist, *script.__all__, *spec.__all__, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
+RESERVED = {*keyword.kwlist, *keyword.softkwlist, *ALL, *ALLOWED_BUILTINS, "kernel", "_"}
+RESERVED |= {*script.__all__, *scalar_script.__all__, *scalar_script.LIKE_BUILTINS, *spec.__all__}
 
 
 def print_func(func: Func) -> str:

@@ -69,7 +69,7 @@ class Kernels:
         self.backend = backend_of(target)
         self.checked = checked
         self.assembly = assembly  # if set, code generation of each kernel starts as soon as it is scheduled
-        self.ready: dict[bytes, ScheduledKernel] = {}
+        self.scheduled: dict[bytes, ScheduledKernel] = {}
         self.known: dict[tuple[Func, bool], bytes] = {}  # cache of hashes
 
     def function(self, f: g.Function) -> g.Function:
@@ -81,14 +81,14 @@ class Kernels:
         called = func_of(n.callee)
         if self.checked and called.span is None:  # the program of an operator: messages point at the call
             called = called.with_(span=n.span)
-        ready = self.schedule_kernel(called, self.checked)
-        values = dict(zip(ready.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in ready.sizes}
-        scalars = {i for i, _ in ready.sizes}
-        extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in ready.scratch)
+        kernel = self.schedule_kernel(called, self.checked)
+        values = dict(zip(kernel.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in kernel.sizes}
+        scalars = {i for i, _ in kernel.sizes}
+        extra = tuple(g.Value(b.name, g.Tensor(b.dtype, tuple(substitute(e, values) for e in b.shape))) for b in kernel.scratch)
         return n.with_(
-            callee=callee_of(ready.func),
+            callee=callee_of(kernel.func),
             args=tuple(a for i, a in enumerate(n.args) if i not in scalars),
-            dims=tuple(values[v] for v in ready.func.symbols),
+            dims=tuple(values[v] for v in kernel.func.symbols),
             outs=(*n.outs, *extra),
         )
 
@@ -97,7 +97,7 @@ class Kernels:
         key = self.known.get((func, checked))
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
-        if key not in self.ready:
+        if key not in self.scheduled:
             decisions = self.decisions.of_kernel(func.name, key.hex())
             scheduled, why = self.backend.schedule(func, self.target, decisions)
             if not func.attrs.scheduled:
@@ -111,10 +111,10 @@ class Kernels:
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar that a shape uses becomes a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
             rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()))
-            self.ready[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
+            self.scheduled[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
             if self.assembly is not None:
-                self.assembly.kernel(self.ready[key].func)
-        return self.ready[key]
+                self.assembly.kernel(self.scheduled[key].func)
+        return self.scheduled[key]
 
     def _told(self, name: str, before: Func, after: Func) -> Func:
         """Reports a pass to `watch`, if any, and returns `after`."""
@@ -124,7 +124,7 @@ class Kernels:
 
     def rules(self) -> tuple[Rule, ...]:
         """Returns the scheduling rule of each kernel, with its reason."""
-        return tuple(dict.fromkeys(r.rule for r in self.ready.values()))
+        return tuple(dict.fromkeys(r.rule for r in self.scheduled.values()))
 
     def layouts(self) -> tuple[Choice, ...]:
         """Returns the memory layouts that were chosen before scheduling."""

@@ -111,11 +111,6 @@ class Format:
         """False for types that cannot be decoded: only their name and size are known."""
         return self.element is not None or self.codes is not None
 
-    @property
-    def bits_per_element(self) -> float:
-        """The number of bits per element in a file."""
-        return self.size * 8 / self.length
-
 
 def _plain(number: int, name: str, element: DType) -> Format:
     """A plain type."""

@@ -1,6 +1,6 @@
 """Prints the assembly of a compiled program, kernel by kernel, without directives.
 
-assembly(lineage)["matmul_silu"]        # the functions that the kernel was compiled to, one after the other
+assembly(provenance)["matmul_silu"]        # the functions that the kernel was compiled to, one after the other
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import re
 
 from ..codegen.emit import emit_assembly
 from ..codegen.llvm import generate
-from ..provenance import Lineage
+from ..provenance import Provenance
 
 # The label of a function: at the start of a line, and not a local label, which begins with a dot.
 _LABEL = re.compile(r'^"?(?P<name>[^\s".][^\s":]*)"?:')
 
 
-def assembly(lineage: Lineage) -> dict[str, str]:
+def assembly(provenance: Provenance) -> dict[str, str]:
     """The assembly of each kernel by name; code of no kernel (argument checks, launches) is under the key ""."""
-    state = lineage.lowered
+    state = provenance.lowered
     assert state.host is not None
     module = generate((state.host.prepare, state.host.size, state.host.run), state.target)
     functions = split_functions(emit_assembly(module.text, state.target, state.level))

@@ -1,6 +1,6 @@
 """The launches of a compiled program: which kernel runs at each step, for which of the user's layers, and at what cost.
 
-for step in steps(lineage):
+for step in steps(provenance):
     step.name, step.layers, step.cost(dims)
 """
 
@@ -12,7 +12,7 @@ from ..graph.node import CallLoop, Value, walk_nodes
 from ..loop.analysis.operation_count import cost as loop_cost
 from ..loop.stmt import Call, Func, walk_stmts
 from ..lower.callee import func_of
-from ..provenance import Lineage
+from ..provenance import Provenance
 from ..support.record import dataclass
 from ..sym.exact import exact
 from ..sym.expr import Expr, Var, free_vars, substitute
@@ -50,11 +50,11 @@ class Step:
         return operations, moved
 
 
-def steps(lineage: Lineage, names: Sequence[str] | None = None) -> list[Step]:
+def steps(provenance: Provenance, names: Sequence[str] | None = None) -> list[Step]:
     """The launches in host program order, of the shape variant whose kernels have these names, or of the first variant."""
-    state = lineage.lowered
+    state = provenance.lowered
     assert state.host is not None
-    logical = _by_result(lineage.fused.function.nodes)
+    logical = _by_result(provenance.fused.function.nodes)
     calls = (s.func for s in walk_stmts(state.host.run.body) if isinstance(s, Call))
     variants = [[_step(next(calls), node, logical) for node in launches] for launches in state.host.launches]
     return next((v for v in variants if names is not None and [s.name for s in v] == list(names)), variants[0])

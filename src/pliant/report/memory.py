@@ -1,6 +1,6 @@
 """Draws the memory plan as SVG: the liveness of each temporary over the steps of the host program, at its offset in the workspace.
 
-svg = memory_chart(places_of(lineage), {n: 128})
+svg = memory_chart(places_of(provenance), {n: 128})
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from ..loop.stmt import View, walk_stmts
-from ..provenance import Lineage
+from ..provenance import Provenance
 from ..support.record import dataclass
 from ..support.units import in_bytes
 from ..sym.expr import Dim, Expr, Var, free_vars
@@ -30,9 +30,9 @@ class Place:
     last: int
 
 
-def places_of(lineage: Lineage) -> list[Place]:
+def places_of(provenance: Provenance) -> list[Place]:
     """The temporaries of a program with their places in the memory plan."""
-    host = lineage.lowered.host
+    host = provenance.lowered.host
     assert host is not None
     views = [s for s in walk_stmts(host.run.body) if isinstance(s, View) and s.source.scope == "workspace"]
     return [

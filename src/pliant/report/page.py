@@ -18,7 +18,7 @@ from ..loop.buffer import Buffer
 from ..loop.printer import print_func
 from ..loop.stmt import Func
 from ..lower.callee import func_of
-from ..provenance import Lineage
+from ..provenance import Provenance
 from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
 from ..support.units import in_bytes, per_second
@@ -38,7 +38,7 @@ class _Facts(NamedTuple):
     """The data that the sections of the page are rendered from."""
 
     f: Executable
-    lineage: Lineage
+    provenance: Provenance
     steps: Sequence[Step]
     numbers: dict[Func, int]  # kernel -> its number, in order of first use
     profile: Profile | None
@@ -46,15 +46,15 @@ class _Facts(NamedTuple):
     machine: Limits | None
 
 
-def write_report(f: Executable, lineage: Lineage, path: str | os.PathLike[str]) -> None:
+def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
     """Writes the page to `path`."""
-    profile = lineage.profiled
-    launched = steps(lineage, [x.kernel for x in profile.launches] if profile is not None else None)
+    profile = provenance.profiled
+    launched = steps(provenance, [x.kernel for x in profile.launches] if profile is not None else None)
     numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in launched))}
     fits = profile is not None and [x.kernel for x in profile.launches] == [s.name for s in launched]
     times: Sequence[Launch | None] = profile.launches if profile is not None and fits else [None] * len(launched)
     machine = limits(profile.threads) if profile is not None else None
-    page = _page(_Facts(f, lineage, launched, numbers, profile, times, machine))
+    page = _page(_Facts(f, provenance, launched, numbers, profile, times, machine))
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
 
@@ -80,7 +80,7 @@ def _header(x: _Facts) -> str:
         ("inputs", "\n".join(map(str, f.inputs))),
         ("outputs", "\n".join(map(str, f.outputs))),
         ("dims", "\n".join(map(str, f.dims))),
-        ("target", f"{x.lineage.target.name}: {x.lineage.target.cpu}, vectors of {x.lineage.target.vector_bits} bits"),
+        ("target", f"{x.provenance.target.name}: {x.provenance.target.cpu}, vectors of {x.provenance.target.vector_bits} bits"),
         ("code", f"{in_bytes(len(f.package.blob.code))}, {len(x.numbers)} kernels, {len(x.steps)} launches"),
         ("constants", in_bytes(constants)),
         ("workspace", workspace_text(f.interface)),
@@ -192,7 +192,7 @@ def _timed(t: Launch, x: _Facts) -> list[str]:
 
 def _kernels(x: _Facts) -> str:
     """The section with the kernels, those that take the most time first."""
-    code = assembly(x.lineage)
+    code = assembly(x.provenance)
     spent = dict.fromkeys(x.numbers, 0)
     for step, t in zip(x.steps, x.times, strict=True):
         spent[step.func] += t.duration if t is not None else 0
@@ -236,7 +236,7 @@ def _shortened(text: str) -> str:
 
 def _memory(x: _Facts) -> str:
     """The section with the memory plan, for the profiled dims or example values."""
-    host = x.lineage.lowered.host
+    host = x.provenance.lowered.host
     assert host is not None
     symbols = host.layout.symbols
     dims = typical(symbols)
@@ -248,9 +248,9 @@ def _memory(x: _Facts) -> str:
         if dims
         else ""
     )
-    return note + memory_chart(places_of(x.lineage), dims)
+    return note + memory_chart(places_of(x.provenance), dims)
 
 
 def _program(x: _Facts) -> str:
     """The section with the text of the graph program."""
-    return f"<details><summary>the graph program as text</summary><pre>{escape(str(x.lineage.program))}</pre></details>"
+    return f"<details><summary>the graph program as text</summary><pre>{escape(str(x.provenance.program))}</pre></details>"

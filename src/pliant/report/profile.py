@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..provenance import Lineage
+from ..provenance import Provenance
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
@@ -99,7 +99,7 @@ class Profile:
         return f"<profile of {self.program}: {len(self.launches)} launches, {self.wall / 1e6:.3f} ms>"
 
 
-def take_profile(f: Executable, lineage: Lineage, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
+def take_profile(f: Executable, provenance: Provenance, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
     """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS."""
     caller = f._caller
     values = caller.bind(args, named)
@@ -107,8 +107,8 @@ def take_profile(f: Executable, lineage: Lineage, args: Sequence[Any], named: Ma
     count = runs if runs is not None else 1 if any(i.consumed for i in f.inputs) else RUNS
     dims = f.symbols_of(shapes)
     wall, events = min((_run(f, values) for _ in range(max(1, count))), key=lambda r: r[0])
-    known = _described(f, lineage, events)
-    variables = {v: dims[v.name] for v in _variables(lineage) if v.name in dims} if known is not None else {}
+    known = _described(f, provenance, events)
+    variables = {v: dims[v.name] for v in _variables(provenance) if v.name in dims} if known is not None else {}
     launches = []
     for number, (kernel, begin, end) in enumerate(events):
         step = known[number] if known is not None else None
@@ -132,16 +132,16 @@ def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, 
     return wall, [(kernel, start - begin, end - begin) for (start, kernel, _), (end, _, _) in zip(seen[::2], seen[1::2], strict=True)]
 
 
-def _described(f: Executable, lineage: Lineage, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
+def _described(f: Executable, provenance: Provenance, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
     """The compiler's record of the launches; None if the events do not match it (e.g. a program with branches or loops)."""
     names = [f.interface.kernels[kernel] for kernel, _, _ in events]
-    launched = steps(lineage, names)
+    launched = steps(provenance, names)
     return launched if [s.name for s in launched] == names else None
 
 
-def _variables(lineage: Lineage) -> Sequence[Any]:
+def _variables(provenance: Provenance) -> Sequence[Any]:
     """The symbolic dims of a program."""
-    host = lineage.lowered.host
+    host = provenance.lowered.host
     assert host is not None
     return host.layout.symbols
 

@@ -31,12 +31,12 @@ class Executable:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), lineage: Any = None) -> None:
+    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), provenance: Any = None) -> None:
         self.package = package
         self.interface = package.interface
         self._caller = Caller(package, None if threads is None else resolve_threads(threads)[0], constants)
         self.__call__ = self._caller.open()
-        self._lineage = lineage  # from provenance.py; the runtime alone does not know what a program was compiled from
+        self._provenance = provenance  # from provenance.py; the runtime alone does not know what a program was compiled from
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
@@ -58,10 +58,10 @@ class Executable:
         self._known("the program").report(self, path)
 
     def _known(self, what: str) -> Any:
-        if self._lineage is None:
+        if self._provenance is None:
             help = "make it with pliant.compile or pliant.load"
             raise Error(f"{what} of `{self.interface.name}` is not known here", where=caller_span(), help=help)
-        return self._lineage
+        return self._provenance
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -17,10 +17,10 @@ _ALIGNMENT = 64  # of each array: a cache line, and the widest vector load
 
 
 def open_package(
-    package: Package, literals: Sequence[Any], functions: Sequence[Any] = (), threads: int | None = None, lineage: Any = None
+    package: Package, literals: Sequence[Any], functions: Sequence[Any] = (), threads: int | None = None, provenance: Any = None
 ) -> Executable:
     """Return the executable of a package, given the literals and the Python functions of its program."""
-    return Executable(package, threads=threads, constants=constants_of(package, literals, functions), lineage=lineage)
+    return Executable(package, threads=threads, constants=constants_of(package, literals, functions), provenance=provenance)
 
 
 def constants_of(package: Package, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:

@@ -252,3 +252,12 @@ def atanh(x: T, *, fused: bool = True) -> T:
 def atan2(y: T, x: T | float, *, fused: bool = True) -> T:
     """The angle of the point (x, y)."""
     outside("atan2")
+
+
+# The scalar functions that users import from pliant, and those that have the names of Python's builtins, which kernels use without import.
+__all__ = [
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitcast", "cast", "ceil", "cos", "cosh", "decay", "erf", "exp", "exp2",
+    "expm1", "floor", "fma", "fmod", "inf", "log", "log1p", "log2", "log10", "muladd", "nan", "rsqrt", "select", "sigmoid", "sin", "sinh",
+    "sqrt", "tan", "tanh", "trunc",
+]  # fmt: skip
+LIKE_BUILTINS = ("abs", "max", "min", "pow", "round")

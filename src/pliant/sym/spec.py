@@ -27,33 +27,8 @@ if TYPE_CHECKING:
     from typing import Annotated as State
     from typing import Annotated as Tensor
 
-    from .typing_stubs import (
-        DimInt,
-        bf16,
-        bool_,
-        f4e2m1,
-        f8e4m3,
-        f8e4m3fn,
-        f8e4m3fnuz,
-        f8e5m2,
-        f8e5m2fnuz,
-        f8e8m0,
-        f16,
-        f32,
-        f64,
-        i2,
-        i4,
-        i8,
-        i16,
-        i32,
-        i64,
-        u2,
-        u4,
-        u8,
-        u16,
-        u32,
-        u64,
-    )
+    from .typing_stubs import *  # the dtypes
+    from .typing_stubs import DimInt
 else:
     from ..dtype import ALL, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
@@ -181,35 +156,6 @@ else:
     dim.__name__ = dim.__qualname__ = "dim"
 
 __all__ = [
-    "InOut",
-    "Out",
-    "State",
-    "Tensor",
-    "TensorSpec",
-    "bf16",
-    "bool_",
-    "dim",
-    "f4e2m1",
-    "f8e4m3",
-    "f8e4m3fn",
-    "f8e4m3fnuz",
-    "f8e5m2",
-    "f8e5m2fnuz",
-    "f8e8m0",
-    "f16",
-    "f32",
-    "f64",
-    "i2",
-    "i4",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "strides",
-    "u2",
-    "u4",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-]
+    "InOut", "Out", "State", "Tensor", "bf16", "bool_", "dim", "f4e2m1", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz",
+    "f8e8m0", "f16", "f32", "f64", "i2", "i4", "i8", "i16", "i32", "i64", "strides", "u2", "u4", "u8", "u16", "u32", "u64",
+]  # fmt: skip

@@ -465,8 +465,3 @@ def _is_small(value: Value) -> bool:
         return False
     sizes = [n.value for n in a.shape if isinstance(n, Literal)]
     return len(sizes) == len(a.shape) and math.prod(sizes) <= SMALL and not a.dtype.storage
-
-
-def expr_or_int(e: Expr) -> Any:
-    """The integer value of a constant expression, otherwise the expression."""
-    return e.value if isinstance(e, Literal) else e

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .node_context import NodeContext
 
-DEEPEST_LOOPS = 16  # the deepest nesting of loops in a model; hostile files could nest more
-
 
 class Loop:
     """One loop being built; see the module docstring."""

@@ -23,7 +23,6 @@ MOST_BYTES = 1 << 36  # limit of one tensor (64 GiB), so that a hostile shape ca
 
 # The TensorProto field that lists the elements, by dtype; all other dtypes are listed in int32_data.
 _FIELDS = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data", "u64": "uint64_data"}
-_WIDE = {"float_data": np.float32, "double_data": np.float64, "uint64_data": np.uint64}
 
 
 def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:

@@ -1,18 +1,18 @@
 """Lets a pass create replacement nodes by calling `ops`, as users do: emits them at the place of the rewritten node.
 
-with building(InPlace(rewriter, node)):
-    y = ops.add(ops.mul(a, b), c)
+replacement(rewriter, node, lambda node: ops.add(ops.mul(node.args[0], b), c))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...support.errors import Error
-from ..node import Node, Value
+from ..node import Node, Op, Value
+from ..operators import building
 from ..ops.shape import ScalarAttrs
 from ..rewrite import Rewriter
 
@@ -39,3 +39,13 @@ class InPlace:
     def scalar(self, value: Any) -> Value:
         """Emits a host scalar."""
         return self.op("scalar", (), ScalarAttrs(value))[0]
+
+
+def replacement(rewriter: Rewriter, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
+    """Builds the replacement of a node with `make`, which calls `ops`; None if it fails or has another annotation."""
+    with building(InPlace(rewriter, node)):  # type: ignore[arg-type]
+        try:
+            result = make(node)
+        except Error:
+            return None
+    return None if result is None or result.annotation != node.outs[0].annotation else (result,)

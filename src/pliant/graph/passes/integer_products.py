@@ -14,22 +14,20 @@ to NCHW of the previous convolution, so none is left between two convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...dtype import f32, i8, u8
-from ...support.errors import Error
 from ...sym.expr import Const, product
 from ...sym.simplify import simplify
 from .. import opset as _ops
 from ..node import Function, Node, Op, Tensor, Value
 from ..op_table import TABLE
-from ..operators import building
 from ..ops.conv_integer import conv_integer_last
 from ..ops.linalg import PLAIN
 from ..ops.shape import PermuteAttrs, ShapeAttrs
 from ..rewrite import Rewriter
-from .in_place import InPlace
+from .in_place import replacement
 
 ops: Any = _ops  # Any: the types of `ops` describe what users pass, not values inside a pass
 MOST_TERMS = (1 << 31) // (255 * 128)  # a sum of this number of terms of size u8 max * |i8 min| cannot overflow i32
@@ -62,20 +60,11 @@ class _Products(Rewriter):
         if not isinstance(node, Op):
             return None
         if node.op in ("conv", "matmul") and node.outs[0].tensor.dtype is f32:
-            return self.made(node, self.convolution if node.op == "conv" else self.product)
+            return replacement(self, node, self.convolution if node.op == "conv" else self.product)
         if node.op == "permute" and node.attrs.axes == _to_last(len(node.attrs.axes)) and len(node.attrs.axes) > 2:
             rows = self.rows_of(node.args[0], node)
             return None if rows is None else self.op("reshape", (rows,), ShapeAttrs(node.outs[0].tensor.shape), node)
         return None
-
-    def made(self, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
-        """Builds a replacement with `make`; None if it fails or has another annotation."""
-        with building(InPlace(self, node)):  # type: ignore[arg-type]
-            try:
-                result = make(node)
-            except Error:
-                return None
-        return None if result is None or result.annotation != node.outs[0].annotation else (result,)
 
     # Products.
 

@@ -21,10 +21,9 @@ from ...quantization.encode import BLOCK, encode
 from ...support.errors import Error
 from .. import opset as _ops
 from ..node import Function, Node, Op, Value
-from ..operators import building
 from ..ops.linalg import PLAIN
 from ..rewrite import Rewriter
-from .in_place import InPlace
+from .in_place import replacement
 
 ops: Any = _ops  # Any: the types of `ops` describe what users pass, not values inside a pass
 FORMATS = {"int8": "Q8_0", "int4": "Q4_1"}  # the formats that `quantization/encode.py` can write
@@ -49,14 +48,7 @@ class _Quantizing(Rewriter):
     def changed(self, node: Node) -> Sequence[Value] | None:
         """The replacement of a matmul, take or conv with a literal weight; None if it stays."""
         make = {"matmul": self.product, "take": self.rows, "conv": self.convolution}.get(node.op) if isinstance(node, Op) else None
-        if make is None or not isinstance(node, Op):
-            return None
-        with building(InPlace(self, node)):  # type: ignore[arg-type]
-            try:
-                result = make(node)
-            except Error:
-                return None
-        return None if result is None or result.annotation != node.outs[0].annotation else (result,)
+        return replacement(self, node, make) if make is not None and isinstance(node, Op) else None
 
     def weight(self, value: Value) -> np.ndarray[Any, Any] | None:
         """The array of a literal that should be quantized (f32, finite, at least `least` elements), else None."""

@@ -38,10 +38,7 @@ def interface_of(
     return Interface(
         name=function.name,
         inputs=tuple(_input(p) for p in function.params),
-        outputs=tuple(
-            Output(o.name, o.annotation.dtype.name, _texts(map(joined_quotients, o.annotation.shape)), o.alias, o.counted_by)
-            for o in host.outputs
-        ),
+        outputs=tuple(_output(o) for o in host.outputs),
         symbols=tuple(_symbol(v) for v in host.layout.symbols),
         counts=_texts(host.layout.counts),
         sites=tuple(Site(c.kind, c.message, c.help, c.span) for c in code.sites),

@@ -117,7 +117,7 @@ def conv_integer(site: NodeContext) -> Any:
     return _integer_conv(site, (0, 2), (1, 3))
 
 
-def _centred_kernel(site: NodeContext, k: int, zero: int) -> Any:
+def _centered_kernel(site: NodeContext, k: int, zero: int) -> Any:
     """The weight minus its zero point, as i32; zero points are one, or one per output channel."""
     w: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
@@ -137,7 +137,7 @@ def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, in
     if all(isinstance(k, int) for k in kernel) and site.dtype(left[0]) in (i8, u8) and site.dtype(right[0]) in (i8, u8):
         zeros = [site.get(k) for k in (left[1], right[1])]
         return ops.conv_integer(site.x(left[0]), site.x(right[0]), *zeros, **named, groups=groups)
-    return ops.conv(centered(site, *left, row=False), _centred_kernel(site, *right), groups=groups, **named)
+    return ops.conv(centered(site, *left, row=False), _centered_kernel(site, *right), groups=groups, **named)
 
 
 @rule("QLinearConv")
