@@ -5,22 +5,19 @@ After an intended change: `PLIANT_UPDATE=1 python -m pytest tests/unit/test_gold
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import goldens
 from declared_instructions import declared
 from pliant import Tensor, f32, function, i32, ops, u8
 from pliant.api import program_of
 from pliant.graph.node import CallLoop
-from pliant.loop.printer import print_func
 from pliant.loop.stmt import Func
 from pliant.lower.callee import func_of
 from pliant.pipeline import compile_as_far_as
@@ -30,9 +27,7 @@ from pliant.schedule.library.table import CPU
 from pliant.target import target
 from schedule_kernels import parse
 
-FOLDER = Path(__file__).parent.parent / "golden" / "rules"
 V3 = target("llvm:x86-64-v3")  # fixed, so that the goldens are the same on every machine
-MAX_LINES = 60  # a golden is there to be read
 
 INSTRUCTION = """
 n = dim("n")
@@ -271,16 +266,6 @@ def kernels(program: Any) -> list[Func]:
     return [func_of(n.callee) for n in nodes if isinstance(n, CallLoop)]
 
 
-def shown(func: Func) -> str:
-    """Return the text of a program without its imports."""
-    return re.sub(r"^from pliant import .*\n+", "", print_func(func))
-
-
-def test_every_rule_has_a_golden() -> None:
-    assert set(PROGRAMS) == set(RULES)
-    assert {f.stem for f in FOLDER.glob("*.txt")} == set(RULES)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     around: Callable[[], AbstractContextManager[Any]] = (lambda: declared("x86_64")) if name == "instruction" else nullcontext
@@ -288,10 +273,9 @@ def test_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         done = applications(RULES[name], kernels(PROGRAMS[name]), monkeypatch)
     assert done, "the rule takes no block of its program"
     first = done[0]
-    text = f"# before\n{shown(first.before)}\n# after the rule `{RULES[name].name}`: {first.text}\n{shown(first.after)}"
-    file = FOLDER / f"{name}.txt"
-    if os.environ.get("PLIANT_UPDATE") == "1":
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MAX_LINES
+    goldens.compare(f"rules/{name}", f"the rule `{RULES[name].name}`: {first.text}", str(first.before), str(first.after))
+
+
+def test_every_rule_has_a_golden() -> None:
+    assert set(PROGRAMS) == set(RULES)
+    assert goldens.names("rules") == set(RULES)
