@@ -332,7 +332,7 @@ def group_query(m: Maker) -> Node:
     tables = [cos, sin] if rotate else [None, None]
     inputs = [*tokens, *pasts, lengths, np.int32(total), *tables, None, bias, sink]
     if m.chance(0.07):
-        attributes |= m.pick({"kv_num_heads": heads + 1}, {"num_heads": 0})
+        attributes |= m.pick({"kv_num_heads": heads + 1}, {"num_heads": 0}, {"kv_num_heads": 0}, {"kv_num_heads": -1}, {"causal": 0})
         return Node("GroupQueryAttention", inputs, None, attributes)
     return Node("GroupQueryAttention", inputs, [y, ks, vs], attributes, known=frozenset({6}) if m.chance() else frozenset())
 

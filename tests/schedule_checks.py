@@ -27,7 +27,7 @@ from pliant.interp.loop import run_loop
 from pliant.loop.buffer import Buffer
 from pliant.loop.parse import parse_module
 from pliant.loop.printer import print_func
-from pliant.loop.stmt import Alloc, Func, Replacer, Stmt, map_children, walk_stmts
+from pliant.loop.stmt import Alloc, Block, Func, Replacer, Stmt, map_children, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify, verify_written
 from pliant.lower.host.lift_workspace import lift_workspace
@@ -189,9 +189,19 @@ class Played(Case):
             assert_same(self.program, s.program)
         except Exception as error:
             raise self.wrong("not replayed from Python", f"{type(error).__name__}: {error}") from error
+        self.check_order()
         if trace.decisions:
             self.check_names(trace)
             self.check_other_decisions(trace)
+
+    def check_order(self) -> None:
+        """A block that forbids another order of its sums has none, unless the schedule changed that annotation."""
+        if '"reassociate"' in str(self.player.s.trace):
+            return
+        fixed = {b.name for b in walk_stmts(self.func.body) if isinstance(b, Block) and not b.annotations.get("reassociate", True)}
+        changed = [name for name in fixed if f"block `{name}` sums in another order" in self.player.s.rounding]
+        if changed:
+            raise self.wrong("another order", f"{changed} are annotated reassociate=False")
 
     def check_names(self, trace: Trace) -> None:
         """The same decisions by name make the same program, and each is one of its domain."""
