@@ -331,7 +331,7 @@ def group_query(m: Maker) -> Node:
     tokens: list[Array | None] = [np.concatenate([q, k, v], 2), None, None] if m.chance(0.4) else [q, k, v]
     tables = [cos, sin] if rotate else [None, None]
     inputs = [*tokens, *pasts, lengths, np.int32(total), *tables, None, bias, sink]
-    if m.chance(0.07):
+    if m.chance(0.2):
         attributes |= m.pick({"kv_num_heads": heads + 1}, {"num_heads": 0}, {"kv_num_heads": 0}, {"kv_num_heads": -1}, {"causal": 0})
         return Node("GroupQueryAttention", inputs, None, attributes)
     return Node("GroupQueryAttention", inputs, [y, ks, vs], attributes, known=frozenset({6}) if m.chance() else frozenset())
@@ -358,7 +358,7 @@ def blocks(m: Maker) -> Node:
         weight = ((codes - zero[..., None]) * scale[..., None]).reshape(n, -1)
         data = packed_codes(codes.reshape(n, -1), bits)
         inputs = [data, rows, scale, None if how == "none" else packed_codes(zeros, bits)]
-        if m.chance(0.2):  # blocks that are not whole, of no such size, or along another axis
+        if m.chance(0.5):  # blocks that are not whole, of no such size, or along another axis
             wrong = m.pick({"block_size": 2 * size}, {"block_size": 24}, {"quantize_axis": 0}, {"gather_axis": 1}, {"bits": 2})
             refused = {"block_size": size, "bits": bits, **wrong}
             if wrong != {"block_size": 2 * size} or count % 2:

@@ -209,9 +209,14 @@ def pointwise(m: Maker) -> list[Any]:
     if m.chance(0.3):
         stride = m.pick(1, 2)
         window = stride if m.chance(0.8) else 3
+        if window == stride:
+            m.passes.append("pointwise_convolutions")
         return [ops.conv_transpose(x, m.literal(inputs, outputs, *(window,) * rank), bias, stride=stride)]
     start = ops.relu(x) if m.chance(0.3) else x
-    y = ops.conv(start, m.literal(outputs, inputs, *(1,) * rank), bias, stride=m.pick(1, 1, 1, 2), padding=m.pick(0, 0, 0, 1))
+    stride, padding = m.pick(1, 1, 1, 2), m.pick(0, 0, 0, 1)
+    y = ops.conv(start, m.literal(outputs, inputs, *(1,) * rank), bias, stride=stride, padding=padding)
+    if stride == 1 and padding == 0 and start is x and image not in ((3, 3), (1, 1)):  # of small images rows are too short
+        m.passes.append("pointwise_convolutions")
     one = (1,) * rank
     for _ in range(m.pick(0, 1, 2)):
         more = [ops.relu, lambda t: ops.mul(t, m.literal(outputs, *one)), lambda t: ops.add(t, t), lambda t: ops.maximum(t, 0.25)]
