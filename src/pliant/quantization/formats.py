@@ -123,9 +123,9 @@ def _halves(offset: int, count: int, run: int) -> Bits:
 
 
 def _scales_of_six(low: int, other: int) -> Packed:
-    """Eight numbers of 6 bits: the first four are whole at `low`.
+    """Describes where eight 6-bit numbers are in a block: the first four are the low 6 bits of the four bytes at `low`.
 
-    The others have their high 2 bits above those, and their low 4 bits at byte 12 from bit `other` up.
+    The other four have their high 2 bits in the top bits of those bytes, and their low 4 bits in the bytes 12 to 15, from bit `other` up.
     """
     return Packed(8, (Bits(low, 6, 4, 4), Bits(12, 4, 4, 4, shift=other, first=4), Bits(low, 2, 4, 4, shift=6, first=4, into=4)))
 

@@ -139,7 +139,7 @@ class Integer(Scalar):
 
 
 class bool_(Scalar):
-    """True or false."""
+    """The dtype `bool_` for type checkers: a bool, or a tensor of bools. It can be a condition."""
 
     def __bool__(self) -> bool:
         raise NotImplementedError

@@ -52,7 +52,7 @@ class FormatAttrs:
 
 @dataclass(frozen=True, slots=True)
 class BlockMatmulAttrs:
-    """The format of the weights and the number of their rows."""
+    """Attributes of the matmul operators with block-quantized weights: the format of the weights, and the number of their rows."""
 
     format: str
     rows: int
@@ -359,7 +359,7 @@ class Unpacked:
 
 
 def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
-    """The inverse of `block_weights`, in numpy."""
+    """Unpacks weights that `block_weights` packed to numpy arrays, by row: the codes, and the scale and offset of each group."""
     lies = group_bytes(format)
 
     def factors(start: int, kind: DType) -> Array:

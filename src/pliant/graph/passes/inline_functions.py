@@ -31,7 +31,7 @@ def inline_functions(function: g.Function) -> g.Function:
 
 
 class _Inliner:
-    """Inlines the calls of one function."""
+    """Replaces all calls that one function makes by the nodes of the called functions."""
 
     def __init__(self, function: g.Function) -> None:
         self.function = function

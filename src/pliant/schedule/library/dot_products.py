@@ -164,7 +164,7 @@ def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
 
 
 def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
-    """Widen the rows to i16 once before the product, if instructions for i16 exist; return the product by those instructions."""
+    """Copy the rows to i16 before the product, if its instructions have i16 forms; return `dot` with those forms, or else unchanged."""
     wider = {lanes: INSTRUCTIONS[i].widened for lanes, i in dot.instructions.items()}
     if not all(wider.values()) or not tried(partial(s.reindex, name, dot.narrow.buffer.name, dtype="i16")):
         return dot

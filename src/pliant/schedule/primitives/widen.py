@@ -133,7 +133,7 @@ class _Wide(Mover):
         return super()._leaf(e)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """Return `s` over the wider buffer."""
+        """Return `s` with the buffer in the wider dtype: stores compute in that dtype or cast to it, loads round."""
         new = super().stmt(s)
         in_wide = widened if s is self.block.body else _held
         wide = self.buffer.dtype

@@ -107,7 +107,7 @@ def _asin(series: Series, x: Expr, fused: bool = True) -> Expr:
 
 
 def _root_error(s: Expr, z: Expr, fused: bool) -> Expr:
-    """Twice the error of s as the square root of z."""
+    """About 2 * (sqrt(z) - s), for s the rounded square root of z: (z - s*s) / s, or 0 if s is 0."""
     return Select(Eq(s, number(0.0, s)), s, Div(rest_of(z, s, s, fused), s))
 
 

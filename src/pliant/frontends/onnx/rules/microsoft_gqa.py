@@ -46,7 +46,10 @@ class _Cache:
         return visible if window < 0 else ops.logical_and(visible, ops.less(ops.sub(place, window), key))
 
     def joined(self, past: Any, new: Any) -> Any:
-        """Joins cached keys or values [batch, heads, past, d] with new ones [batch, new, heads, d] to [batch, heads, keys, d]."""
+        """Returns all keys or values [batch, heads, keys, d]: for sequence b the first `start[b]` cached rows, then its new ones.
+
+        `past` is [batch, heads, capacity, d] or None, `new` is [batch, new, heads, d]. Rows beyond the end of a sequence are undefined.
+        """
         if past is None:
             return ops.permute(new, (0, 2, 1, 3))
         capacity = past.tensor.shape[2]
