@@ -39,8 +39,9 @@ from pliant.loop.stmt import (
     walk_stmts,
 )
 from pliant.sym import expr as E
-from pliant.sym.expr import Const, Expr, Select, Var, walk
+from pliant.sym.expr import Const, Expr, Select, Var
 from pliant.sym.semantics import evaluate
+from pliant.sym.walk import walk
 
 EPS = {f64: 2.0**-53, f32: 2.0**-24, f16: 2.0**-11, bf16: 2.0**-8}
 COUNTS = {f64: 2.0**52, f32: 2.0**23, f16: 2.0**10, bf16: 2.0**7}

@@ -39,7 +39,8 @@ from pliant.loop.stmt import (
     seq,
 )
 from pliant.sym import expr as E
-from pliant.sym.expr import Const, Dim, Expr, Select, Var, all_of
+from pliant.sym.conditions import all_of
+from pliant.sym.expr import Const, Dim, Expr, Select, Var
 from pliant.sym.semantics import cast
 
 DIM_VALUES = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13]

@@ -14,7 +14,8 @@ from pliant.dtype import ALL as ALL_DTYPES
 from pliant.dtype import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from pliant.loop.buffer import Buffer, Load, loaded_dtype
 from pliant.sym import expr as E
-from pliant.sym.expr import TRUE, Const, Dim, Expr, Select, Var, all_of
+from pliant.sym.conditions import all_of
+from pliant.sym.expr import TRUE, Const, Dim, Expr, Select, Var
 
 DTYPES = [f32, f32, f32, f64, f16, i8, i32, i32, i64, u8, bool_, i16, u16, u32, u64, bf16]
 BUFFER_DTYPES = [*DTYPES, *(d for d in ALL_DTYPES.values() if d.storage)]

@@ -26,7 +26,8 @@ from .runtime import code_cache
 from .schedule.primitives.tensorize import inner_tile
 from .support.compiler_version import compiler_version
 from .support.errors import Error
-from .sym.expr import Const, Expr, Var, walk
+from .sym.expr import Const, Expr, Var
+from .sym.walk import walk
 from .target import aarch64, wasm, x86
 from .target import target as find_target
 from .target.instructions import Instruction

@@ -25,6 +25,7 @@ from pliant.loop.buffer import loaded_dtype
 from pliant.lower.ops.lower_ops import lower_ops
 from pliant.sym import expr as E
 from pliant.sym.expr import Dim, Expr, Var, const
+from pliant.sym.hash_consing import hash_consed
 from pliant.sym.semantics import evaluate
 
 SIZES = {"n": 3, "m": 5, "k": 4, "one": 1, "zero": 0, "b": 2, "c": 4, "h": 7, "w": 6}
@@ -37,7 +38,7 @@ class Element(Expr):
     __slots__ = ()
 
     def __new__(cls, source: Any, dtype: DType, indices: tuple[Expr, ...]) -> Element:
-        return Expr.__new__(cls, dtype, source, indices)  # type: ignore[return-value]
+        return hash_consed(cls, dtype, source, indices)
 
 
 def run_stages(stages: Sequence[Stage], args: Sequence[np.ndarray], outs: int, env: dict[Var, int]) -> list[np.ndarray]:

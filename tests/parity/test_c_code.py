@@ -29,7 +29,8 @@ from pliant.loop.passes.without_fma import without_fma
 from pliant.loop.stmt import For, Func, Param, Seq, Store, View
 from pliant.pipeline import STEPS, run_steps
 from pliant.program import Program
-from pliant.sym.expr import EXPANDED_FUNCTIONS, BitNot, Call, Cast, Const, Dim, Expr, Fma, Lt, Var
+from pliant.sym.expr import BitNot, Call, Cast, Const, Dim, Expr, Fma, Lt, Var
+from pliant.sym.function_names import EXPANDED_FUNCTIONS
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 from schedule_kernels import KERNELS as TEXTS

@@ -16,6 +16,7 @@ from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import For, Func, Param, Store
 from pliant.sym import expr as E
 from pliant.sym.expr import Const, Expr, Var
+from pliant.sym.function_names import EXPANDED_FUNCTIONS, UNFUSED
 from pliant.sym.semantics import evaluate
 
 DTYPES = ["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64"]
@@ -164,8 +165,8 @@ def test_expanded_functions(d: DType, kind: str) -> None:
     a = np.concatenate([edges(d), np.linspace(-100, 100, 333).astype(d.numpy())])
     other = np.random.default_rng(3).permutation(a)
     x, y = Var("x", d), Var("y", d)
-    for fn in (*E.EXPANDED_FUNCTIONS, *E.UNFUSED.values()):
-        e = E.Call(fn, *(x, y)[: E.EXPANDED_FUNCTIONS[fn.partition(".")[0]]])
+    for fn in (*EXPANDED_FUNCTIONS, *UNFUSED.values()):
+        e = E.Call(fn, *(x, y)[: EXPANDED_FUNCTIONS[fn.partition(".")[0]]])
         out = np.zeros(len(a), d.numpy())
         assert Native(elementwise("f", e, (x, y), kind)).call("f", [a, other, out], [len(a)]) == 0
         assert same_bits(out, evaluate(e, {x: a, y: other})), fn

@@ -32,7 +32,8 @@ from pliant.lower.host.host import HostProgram
 from pliant.pipeline import CODE, STEPS, run_steps, steps_to
 from pliant.program import Program
 from pliant.runtime.executable import Executable
-from pliant.sym.expr import EXPANDED_FUNCTIONS, UNFUSED, Call, Const, Var
+from pliant.sym.expr import Call, Const, Var
+from pliant.sym.function_names import EXPANDED_FUNCTIONS, UNFUSED
 from pliant.sym.semantics import evaluate
 from pliant.target import target
 from wasm_programs import Wasm, module_of, run_host

@@ -11,6 +11,7 @@ from pliant.dtype import DType, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32
 from pliant.sym import expr as E
 from pliant.sym.expr import Const, Dim, Expr, Var
 from pliant.sym.facts import Facts
+from pliant.sym.function_names import PRIMITIVE_FUNCTIONS
 from pliant.sym.semantics import evaluate
 
 SAMPLES = 48
@@ -197,6 +198,6 @@ def floating(rng: random.Random, names: list[Var], depth: int) -> Expr:
     if r < 0.8:
         return E.Neg(sub())
     if r < 0.9:
-        return E.Call(rng.choice(list(E.PRIMITIVE_FUNCTIONS)), sub())
+        return E.Call(rng.choice(list(PRIMITIVE_FUNCTIONS)), sub())
     condition = rng.choice([compare(rng, sub(), sub()), names[-1], E.Not(compare(rng, sub(), sub()))])
     return E.Select(condition, sub(), sub())

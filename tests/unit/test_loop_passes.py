@@ -61,7 +61,8 @@ from pliant.loop.stmt import For, Func, Param, Seq, Store, exprs, walk_stmts
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.support.errors import InternalError, UnsupportedError
-from pliant.sym.expr import Call, Const, Var, walk
+from pliant.sym.expr import Call, Const, Var
+from pliant.sym.walk import walk
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "lowering.txt"
 

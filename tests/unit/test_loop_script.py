@@ -25,7 +25,8 @@ from pliant.loop.stmt import Store
 from pliant.loop.structural import assert_same
 from pliant.support.resolve import source_of
 from pliant.sym import script
-from pliant.sym.expr import FUNCTIONS, UNFUSED, Call
+from pliant.sym.expr import Call
+from pliant.sym.function_names import FUNCTIONS, UNFUSED
 
 ROOT = Path(__file__).parent.parent.parent
 n = dim("n")

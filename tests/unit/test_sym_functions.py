@@ -11,10 +11,12 @@ import pytest
 
 from pliant.dtype import DType, f16, f32, f64, i32
 from pliant.support.errors import UnsupportedError
-from pliant.sym.expr import EXPANDED_FUNCTIONS, FUNCTIONS, UNFUSED, Add, Call, Fma, Mul, MulAdd, Var, walk
+from pliant.sym.expr import Add, Call, Fma, Mul, MulAdd, Var
+from pliant.sym.function_names import EXPANDED_FUNCTIONS, FUNCTIONS, UNFUSED
 from pliant.sym.functions import TABLE, definition, expand
 from pliant.sym.semantics import evaluate
 from pliant.sym.unfuse import unfuse
+from pliant.sym.walk import walk
 
 INF, NAN = math.inf, math.nan
 RNG = np.random.default_rng(7)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pliant.dtype import f64
-from pliant.sym.expr import EXPANDED_FUNCTIONS, UNFUSED, Call, Var
+from pliant.sym.expr import Call, Var
+from pliant.sym.function_names import EXPANDED_FUNCTIONS, UNFUSED
 from pliant.sym.functions import TABLE
 from pliant.sym.semantics import evaluate
 

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from pliant.dtype import i64
-from pliant.sym import expr
+from pliant.sym import hash_consing
 from pliant.sym.expr import Expr, Var
 
 
@@ -23,13 +23,13 @@ def chain(x: Expr, length: int) -> Expr:
 def test_what_nobody_holds_is_swept_in_one_walk() -> None:
     x = Var("x", i64)
     gc.collect()
-    expr._sweep()
+    hash_consing._sweep()
     kept = chain(x, 10)
-    before = len(expr._table)
+    before = len(hash_consing._table)
     dropped = weakref.ref(chain(x, 500))
-    assert dropped() is None and len(expr._table) >= before + 980
-    expr._sweep()
-    assert len(expr._table) <= before
+    assert dropped() is None and len(hash_consing._table) >= before + 980
+    hash_consing._sweep()
+    assert len(hash_consing._table) <= before
     assert chain(x, 10) is kept
 
 
@@ -37,19 +37,19 @@ def test_the_table_does_not_grow_with_what_was_dropped(monkeypatch: pytest.Monke
     """In a table of its own: how full the process's one is, and how long walks over it take, is the other tests' doing."""
     room = 64
     for name, value in (("_FEW", room), ("_room", room), ("_table", {})):
-        monkeypatch.setattr(expr, name, value)
+        monkeypatch.setattr(hash_consing, name, value)
     x = Var("x", i64)
     kept = [x + i for i in range(200)]
-    grown = 2 * len(expr._table)
+    grown = 2 * len(hash_consing._table)
     for i in range(3 * grown):
         _ = x + (1_000_000 + i)
-        assert len(expr._table) <= expr._room + 2
-    assert room < expr._room <= 2 * grown
+        assert len(hash_consing._table) <= hash_consing._room + 2
+    assert room < hash_consing._room <= 2 * grown
     del kept
     for i in range(3 * grown):
         _ = x + (2_000_000 + i)
-        assert len(expr._table) <= expr._room + 2
-    assert expr._room <= room
+        assert len(hash_consing._table) <= hash_consing._room + 2
+    assert hash_consing._room <= room
 
 
 def test_an_interrupt_is_not_lost_in_a_finalizer() -> None:

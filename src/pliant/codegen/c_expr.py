@@ -15,6 +15,7 @@ from ..sym import expr as E
 from ..sym.bounds import int_range
 from ..sym.expr import Const, Expr, Var
 from ..sym.facts import EMPTY, Facts
+from ..sym.function_names import PRIMITIVE_FUNCTIONS
 from .c_types import HALVES, INT32, Val, arithmetic_type, c_type, literal
 
 _KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -164,7 +165,7 @@ class Expressions:
 
     def _call(self, e: Expr) -> Val:
         args, d = [self.expr(a) for a in e.args], e.dtype
-        if e.payload not in E.PRIMITIVE_FUNCTIONS:
+        if e.payload not in PRIMITIVE_FUNCTIONS:
             return Val(f"{self.function(e.payload, d)}({', '.join(a.text for a in args)})", c_type(d))
         rounds = e.payload not in ("abs", "sqrt")
         return args[0] if d.is_int and (rounds or (e.payload, d.kind) == ("abs", "u")) else _called(e.payload, d, *args)

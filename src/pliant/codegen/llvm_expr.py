@@ -15,7 +15,9 @@ from ..dtype import DType, bool_, i32, i64
 from ..loop.buffer import Load, has_load
 from ..support.errors import InternalError
 from ..sym import expr as E
-from ..sym.expr import Const, Expr, Var, depth, free_vars
+from ..sym.expr import Const, Expr, Var, free_vars
+from ..sym.function_names import PRIMITIVE_FUNCTIONS
+from ..sym.walk import depth
 from .llvm_build import Declarations
 from .llvm_scope import Scopes
 from .llvm_types import HALVES, Val, float_literal, literal, register_type
@@ -317,7 +319,7 @@ class Expressions(Scopes):
         return self.convert("bitcast", a, e.dtype)
 
     def _call(self, e: Expr) -> Val:
-        if e.payload not in E.PRIMITIVE_FUNCTIONS:
+        if e.payload not in PRIMITIVE_FUNCTIONS:
             raise InternalError(f"the function `{e.payload}` was not expanded")
         return self.primitive(e.payload, self.expr(e.args[0]))
 

@@ -20,11 +20,12 @@ from ..loop.buffer import has_load
 from ..support.errors import InternalError
 from ..support.record import dataclass
 from ..sym.bounds import int_range
-from ..sym.expr import Binary, Const, Expr, Var, binary, free_vars, rewrite
+from ..sym.expr import Binary, Const, Expr, Var, binary, free_vars
 from ..sym.facts import Facts
 from ..sym.flat import flat_poly
 from ..sym.poly import Poly, poly_of
 from ..sym.prove import prove
+from ..sym.walk import rewrite
 from .llvm_build import Declarations
 from .llvm_float import Floats
 from .llvm_types import Val

@@ -18,9 +18,10 @@ from ..dtype import bool_
 from ..support.errors import Error, ShapeError, counted
 from ..support.record import dataclass
 from ..support.source import Span
-from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute, text
+from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute
 from ..sym.facts import EMPTY, Facts
 from ..sym.simplify import simplify
+from ..sym.text import text
 from .annotation import ONE, Fit, annotation_vars, blank, decide, defined_vars, kind_text, substitute_annotation, subsumes
 from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs, made, stride_exprs
 

@@ -30,8 +30,9 @@ from ..dtype import ALL as DTYPES
 from ..dtype import DType, bool_
 from ..dtype import dtype as to_dtype
 from ..support.names import unused_name
-from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars, number_text, text
+from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars
 from ..sym.expr import Const as Literal
+from ..sym.text import number_text, text
 from . import node as g
 from .annotation import annotation_vars
 from .deduced import deduced_requires, follows_from_arguments

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType
-from ..sym.expr import Dim, Expr, Var, text
+from ..sym.expr import Dim, Expr, Var
+from ..sym.text import text
 from . import node as g
 
 Form = Any  # nested tuples of (label, form), texts and numbers

@@ -13,7 +13,8 @@ from typing import Literal
 
 from ..loop.stmt import Alloc, Block, Call, For, If, Let, Seq, Stmt, View, children, exprs, walk_stmts
 from ..support.record import dataclass
-from ..sym.expr import Expr, Var, all_of, conjuncts, free_vars
+from ..sym.conditions import all_of, conjuncts
+from ..sym.expr import Expr, Var, free_vars
 
 
 @dataclass(slots=True)

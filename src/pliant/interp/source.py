@@ -23,6 +23,7 @@ from ..loop.buffer import Buffer, has_load
 from ..loop.stmt import Alloc, Block, Call, Check, Combiner, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
+from ..sym.conditions import all_of
 from ..sym.expr import TRUE, Const, Expr, Var
 from ..sym.semantics import apply, value_of
 from . import lanes
@@ -358,7 +359,7 @@ class Writer(Values):
                 self.values_of[i.var] = i.value
         if s.init is not None and s in self.inits.inline:
             first = [E.Eq(i.var, Const(0, i64)) for i in s.iters if i.kind != "S"] if self.inits.inline[s] == "where_zero" else []
-            self._guarded(E.all_of(s.init_predicate, *first), s.init)
+            self._guarded(all_of(s.init_predicate, *first), s.init)
         self._guarded(s.predicate, s.body)
 
     def _guarded(self, predicate: Expr, s: Stmt) -> None:

@@ -16,7 +16,8 @@ from ..dtype import bool_, f32, f64, i64
 from ..loop.buffer import Buffer, Load, has_load
 from ..support.source import Span
 from ..sym import expr as E
-from ..sym.expr import PRIMITIVE_FUNCTIONS, Call, Const, Expr, Select, Var
+from ..sym.expr import Call, Const, Expr, Select, Var
+from ..sym.function_names import PRIMITIVE_FUNCTIONS
 from ..sym.semantics import const_value
 
 SYMBOL_BITS = 40  # symbols are checked on entry to be below 2**40, so most index arithmetic cannot overflow and needs no wrapping

@@ -20,7 +20,9 @@ from typing import Literal
 
 from ..dtype import DType, dtype, i64, u8
 from ..support.record import dataclass
-from ..sym.expr import Const, Expr, fold_up, product
+from ..sym.expr import Const, Expr, product
+from ..sym.hash_consing import hash_consed
+from ..sym.walk import fold_up
 
 Scope = Literal["global", "workspace", "stack", "register"]
 SCOPES: tuple[Scope, ...] = ("global", "workspace", "stack", "register")
@@ -100,7 +102,7 @@ class Load(Expr):
     __slots__ = ()
 
     def __new__(cls, buffer: Buffer, indices: tuple[Expr, ...]) -> Load:
-        return Expr.__new__(cls, loaded_dtype(buffer.dtype), buffer, indices)  # type: ignore[return-value]
+        return hash_consed(cls, loaded_dtype(buffer.dtype), buffer, indices)
 
     @property
     def buffer(self) -> Buffer:

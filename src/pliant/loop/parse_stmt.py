@@ -8,7 +8,8 @@ from typing import Any, cast, get_args
 
 from ..dtype import bool_, i64
 from ..support.errors import counted, is_are
-from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars, walk
+from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars
+from ..sym.walk import walk
 from . import script
 from .buffer import SCOPES, Buffer, Load, Scope, may_be_seen_as
 from .scope import ScopedParser, dims_help, kernel_of

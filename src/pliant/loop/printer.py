@@ -23,7 +23,9 @@ from ..support.names import unused_name
 from ..support.resolve import ALLOWED_BUILTINS
 from ..sym import script as scalar_script
 from ..sym import spec
-from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, fold_up, free_vars, text, walk
+from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max, Min, Or, Var, free_vars
+from ..sym.text import text
+from ..sym.walk import fold_up, walk
 from . import script
 from .buffer import Buffer, Load
 from .parse_stmt import match_dims, reduction_of

@@ -66,7 +66,9 @@ from typing import Any, Literal, Self
 from ..dtype import i64
 from ..support.record import dataclass
 from ..support.source import Span
-from ..sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, rewrite, walk
+from ..sym.conditions import all_of, conjuncts
+from ..sym.expr import TRUE, Const, Expr, Var, free_vars
+from ..sym.walk import rewrite, walk
 from .attributes import NO_ATTRS, FuncAttrs
 from .buffer import Buffer, Load
 

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..dtype import i64
-from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, walk
+from ..sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
+from ..sym.walk import walk
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region, Seq, Stmt, Store, View, While
 

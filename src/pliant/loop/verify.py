@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import bool_, i64
 from ..support.errors import Error, counted
 from ..support.refusal import Refusal
-from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, all_of, free_vars, substitute
+from ..sym.conditions import all_of
+from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, free_vars, substitute
 from .buffer import MOST_STACK, Buffer, loaded_dtype, may_be_seen_as, stack_bytes
 from .stmt import (
     NAMED_COMBINERS,

@@ -17,7 +17,8 @@ from ..dtype import bool_, i64
 from ..support.errors import Error, InternalError
 from ..support.record import dataclass
 from ..sym import expr as E
-from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute, walk
+from ..sym.expr import TRUE, Const, Dim, Expr, Var, free_vars, substitute
+from ..sym.walk import walk
 from .buffer import Buffer, Load
 from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, walk_stmts
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ..dtype import DType, i64
 from ..support.errors import Error, InternalError, counted
-from ..sym.expr import TRUE, Expr, Var, free_vars, walk
+from ..sym.expr import TRUE, Expr, Var, free_vars
+from ..sym.walk import walk
 from .buffer import Buffer, Load
 from .stmt import Block, For, Func, Stmt
 

@@ -8,7 +8,8 @@ from ..graph import node as g
 from ..graph.node import Callee, Parameter
 from ..loop.buffer import Buffer
 from ..loop.stmt import Func
-from ..sym.expr import Expr, Var, all_of, free_vars, substitute
+from ..sym.conditions import all_of
+from ..sym.expr import Expr, Var, free_vars, substitute
 
 
 def callee_of(func: Func) -> Callee:

@@ -22,9 +22,10 @@ from ..loop.buffer import Buffer, Load
 from ..loop.stmt import Block, Func, Reduce
 from ..support.errors import ScheduleError
 from ..support.refusal import Refusal
-from ..sym.expr import Const, Expr, Mul, Var, free_vars, walk
+from ..sym.expr import Const, Expr, Mul, Var, free_vars
 from ..sym.index_map import IndexMap
 from ..sym.prove import prove_equal
+from ..sym.walk import walk
 from ..target import Target
 from ..target.instructions import declared_for, find_instruction, instruction_names, instructions_of
 from .cursor import fresh_name

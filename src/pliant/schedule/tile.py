@@ -14,10 +14,12 @@ from ..loop.buffer import Load
 from ..loop.stmt import Block, For, Func, Iter, Replacer, Stmt
 from ..support.record import dataclass
 from ..sym.bounds import bounds
-from ..sym.expr import TRUE, And, Const, Expr, Not, Or, Select, Var, all_of, free_vars, substitute, walk
+from ..sym.conditions import all_of
+from ..sym.expr import TRUE, And, Const, Expr, Not, Or, Select, Var, free_vars, substitute
 from ..sym.facts import Facts
 from ..sym.prove import prove
 from ..sym.simplify import simplify
+from ..sym.walk import walk
 from .errors import refuse
 
 

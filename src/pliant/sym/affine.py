@@ -21,11 +21,13 @@ from ..support.record import dataclass
 from ..support.refusal import Refusal
 from . import expr as E
 from .bounds import exact, int_range
-from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars, walk
+from .conditions import conjuncts
+from .expr import TRUE, Const, Expr, FloorDiv, FloorMod, Le, Lt, Min, Var, free_vars
 from .facts import EMPTY, Facts
 from .poly import Poly, add, poly_of, quotient, to_expr
 from .prove import prove, prove_equal
 from .simplify import simplify
+from .walk import walk
 
 
 @dataclass(eq=False)
@@ -146,7 +148,7 @@ class _Detector:
         self.limits: list[tuple[IterSum, Expr]] = []  # conditions sum < limit of the predicate
         self.matched: set[int] = set()  # the limits that bound a binding
         self.unmatched = 0  # the number of conjuncts of the predicate that cut holes
-        for part in E.conjuncts(TRUE if predicate is None else predicate):
+        for part in conjuncts(TRUE if predicate is None else predicate):
             self._limit(part)
 
     def detect(self, bindings: Sequence[Expr]) -> IterMap:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from ..dtype import DType, bool_
 from . import expr as E
-from .expr import Const, Expr, depth, walk
+from .expr import Const, Expr
 from .facts import EMPTY, Facts
 from .poly import RING, Mono, Poly, add, constant, poly_of
+from .walk import depth, walk
 
 
 class Interval(NamedTuple):

@@ -135,7 +135,7 @@ def extreme(kind: type[Expr], a: Expr, b: Expr, facts: Facts) -> Expr:
     operands.sort(key=_literals_last)
     result = operands[0]
     for p in operands[1:]:
-        result = kind(result, p)  # type: ignore[call-arg, arg-type]
+        result = kind(result, p)  # type: ignore[call-arg]
     return result
 
 

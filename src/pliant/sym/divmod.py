@@ -14,10 +14,11 @@ from math import gcd
 
 from ..dtype import DType
 from .bounds import exact, int_range, multiple, poly_interval
-from .expr import Const, Expr, FloorDiv, FloorMod, fold_up
+from .expr import Const, Expr, FloorDiv, FloorMod
 from .facts import EMPTY, Facts
 from .inequality import nonneg
 from .poly import Mono, Poly, add, constant, content, poly_of, reduce_coefficients, times, to_expr, without
+from .walk import fold_up
 
 
 def joined_quotients(e: Expr) -> Expr:

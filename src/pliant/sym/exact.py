@@ -12,7 +12,8 @@ from typing import Any
 
 from ..support.errors import InternalError
 from . import expr as E
-from .expr import Const, Expr, Var, walk
+from .expr import Const, Expr, Var
+from .walk import walk
 
 _OPS: dict[type[Expr], Callable[..., Any]] = {
     E.Add: operator.add,

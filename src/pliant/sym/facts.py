@@ -17,8 +17,9 @@ from typing import Any
 
 from ..dtype import DType
 from ..support.memos import when_forgetting
-from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, free_vars, walk
+from .expr import DIM_MAX, And, Const, Dim, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Max, Min, Ne, Not, Or, Sub, Var, free_vars
 from .poly import Mono, Poly, add, constant, order, poly_of
+from .walk import walk
 
 _CACHE_LIMIT = 20_000  # entries of one memo; bounds memory in long-running processes
 _CHILDREN_LIMIT = 64  # nested scopes memoized in one

@@ -24,10 +24,12 @@ from ..support.errors import ScheduleError
 from ..support.record import dataclass
 from ..support.refusal import Refusal
 from .affine import IterMap, IterSum, Mark, Split, detect_iter_map
-from .expr import Const, Expr, FloorDiv, FloorMod, Var, all_of, free_vars, substitute, walk
+from .conditions import all_of
+from .expr import Const, Expr, FloorDiv, FloorMod, Var, free_vars, substitute
 from .facts import EMPTY, Facts
 from .prove import prove, prove_equal
 from .simplify import simplify
+from .walk import walk
 
 _MAX_TEXT = 4096  # characters; a real map is far shorter, and text may come from a file that is not trusted
 # The operators that the text of a map may contain.

@@ -21,29 +21,8 @@ from ..support.errors import Error, UnsupportedError
 from ..support.record import dataclass
 from ..support.resolve import Source, near
 from ..support.source import Span
-from .expr import (
-    FUNCTIONS,
-    UNFUSED,
-    And,
-    Binary,
-    Bitcast,
-    BitNot,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Div,
-    Expr,
-    FloorDiv,
-    Le,
-    Lt,
-    Max,
-    Min,
-    Neg,
-    Not,
-    Or,
-    Select,
-)
+from .expr import And, Binary, Bitcast, BitNot, Call, Cast, Compare, Const, Div, Expr, FloorDiv, Le, Lt, Max, Min, Neg, Not, Or, Select
+from .function_names import FUNCTIONS, UNFUSED
 from .parse_tables import BINARY, COMPARE, FUNCTION_NAMES, HINTS, INTEGER_FUNCTIONS, INTEGER_ONLY, MULTIPLY_ADDS, NUMBERS
 
 

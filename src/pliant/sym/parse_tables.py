@@ -9,28 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import script
-from .expr import (
-    FUNCTIONS,
-    Add,
-    Binary,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Compare,
-    Div,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Fma,
-    Le,
-    Lt,
-    Mul,
-    MulAdd,
-    Ne,
-    Shl,
-    Shr,
-    Sub,
-)
+from .expr import Add, Binary, BitAnd, BitOr, BitXor, Compare, Div, Eq, FloorDiv, FloorMod, Fma, Le, Lt, Mul, MulAdd, Ne, Shl, Shr, Sub
+from .function_names import FUNCTIONS
 
 BINARY: dict[type[ast.operator], type[Binary]] = {
     ast.Add: Add,

@@ -69,7 +69,7 @@ class Pattern:
                 return Const(self.value, bool_)
             return Const(self.value(found) if callable(self.value) else self.value, dtype)
         args = [a.build(found, dtype) for a in self.args]
-        return E.Call(self.name, *args) if self.head is E.Call else self.head(*args)  # type: ignore[arg-type]
+        return E.Call(self.name, *args) if self.head is E.Call else self.head(*args)
 
     def variables(self) -> list[Pattern]:
         """The leaves that bind something, one for each name."""

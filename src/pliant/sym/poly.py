@@ -15,7 +15,8 @@ from math import gcd
 from typing import Any
 
 from ..dtype import DType
-from .expr import Add, Const, Expr, Mul, Neg, Sub, free_vars, text
+from .expr import Add, Const, Expr, Mul, Neg, Sub, free_vars
+from .text import text
 
 Mono = tuple[Expr, ...]  # a product of atoms, sorted
 Poly = dict[Mono, int]  # monomial -> coefficient

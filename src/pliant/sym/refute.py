@@ -9,9 +9,10 @@ allowed: the smallest values, some slightly larger ones that differ from variabl
 from __future__ import annotations
 
 from . import expr as E
-from .expr import Const, Expr, Var, depth
+from .expr import Const, Expr, Var
 from .facts import Facts
 from .poly import Poly
+from .walk import depth
 
 _POINTS = 5  # the number of points in `_variable`
 _DEEP = 60  # deeper expressions are not evaluated, to stay clear of Python's recursion limit

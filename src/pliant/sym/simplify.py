@@ -19,10 +19,12 @@ from . import expr as E
 from .bounds import DEEP, int_range
 from .compare import equal, extreme, less, unequal
 from .divmod import floordiv, floormod, merge
-from .expr import FALSE, TRUE, Const, Expr, Var, depth, free_vars, walk
+from .expr import FALSE, TRUE, Const, Expr, Var, free_vars
 from .facts import EMPTY, Facts
+from .function_names import PRIMITIVE_FUNCTIONS
 from .poly import RING, Poly, poly_of, reduce_coefficients, replace, to_expr
 from .rules import BY_HEAD
+from .walk import depth, walk
 
 GUARDED = 12  # a deeper arm is simplified without its condition, because nested conditions cost the square of the depth
 ROUNDS = 8  # rewriting ends long before this; the limit only catches rules that loop
@@ -139,7 +141,7 @@ def fold(e: Expr) -> Expr | None:
         value = E._FOLD[kind](e.args[0].payload, e.args[1].payload)
         return Const(value, e.dtype)
     known = kind in BY_HEAD or kind in (E.Cast, E.Bitcast, E.Call, E.Fma, E.MulAdd, E.Neg, E.BitNot, E.Div, E.Eq, E.Ne, E.Le)
-    if not known or bf16 in (e.dtype, e.args[0].dtype) or (kind is E.Call and e.payload not in E.PRIMITIVE_FUNCTIONS):
+    if not known or bf16 in (e.dtype, e.args[0].dtype) or (kind is E.Call and e.payload not in PRIMITIVE_FUNCTIONS):
         return None
     from .semantics import apply, const_value, literal
 

@@ -7,7 +7,9 @@ An explicit `Fma` stays: its author requires a single rounding. See docs/design/
 
 from __future__ import annotations
 
-from .expr import UNFUSED, Add, Call, Expr, Mul, MulAdd, rewrite
+from .expr import Add, Call, Expr, Mul, MulAdd
+from .function_names import UNFUSED
+from .walk import rewrite
 
 
 def unfuse(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:

@@ -17,7 +17,8 @@ import numpy as np
 
 from ...support.errors import ShapeError
 from ...support.record import dataclass
-from ...sym.expr import And, Const, Expr, Le, Lt, Select, all_of, const
+from ...sym.conditions import all_of
+from ...sym.expr import And, Const, Expr, Le, Lt, Select, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, composite, operator

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from math import lcm
 
-from ...sym.expr import Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var, conjuncts, substitute
+from ...sym.conditions import conjuncts
+from ...sym.expr import Const, Dim, Eq, Expr, FloorMod, Le, Lt, Var, substitute
 from ...sym.facts import EMPTY
 from ..annotation import decide, defined_vars
 from ..node import Function, Require, walk_nodes

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ...dtype import bool_
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Expr, Not, Var, substitute, walk
+from ...sym.expr import TRUE, Expr, Not, Var, substitute
+from ...sym.walk import walk
 from ..buffer import Buffer, Load, loaded
 from ..stmt import Alloc, Block, Call, Combiner, For, If, Let, Reduce, Seq, Stmt, Store, View, While, exprs, zero
 

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from ...dtype import i64
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product, walk
+from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product
 from ...sym.prove import prove
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Block, Func, Reduce, Store
 from .nests import accesses, allocation, plain_iters, readers

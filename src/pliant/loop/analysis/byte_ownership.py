@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...dtype import i64
-from ...sym.expr import Const, Eq, Expr, FloorMod, Le, Lt, Not, all_of, free_vars, walk
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Eq, Expr, FloorMod, Le, Lt, Not, free_vars
 from ...sym.poly import Poly, add, to_expr
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Call, For, If, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
 from .known import Known

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dtype import i64
-from ...sym.expr import DIM_MAX, TRUE, Const, Dim, Expr, Le, Var, free_vars, product, rewrite, substitute, walk
+from ...sym.expr import DIM_MAX, TRUE, Const, Dim, Expr, Le, Var, free_vars, product, substitute
+from ...sym.walk import rewrite, walk
 from ..buffer import Buffer, Load
 from ..stmt import Block, For, Func, Iter, walk_stmts, writes, zero
 from .block_accesses import Access, Around, Collector

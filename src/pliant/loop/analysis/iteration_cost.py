@@ -12,7 +12,9 @@ from collections.abc import Mapping
 
 from ...dtype import i64
 from ...sym import expr as E
-from ...sym.expr import Const, Expr, Var, substitute, walk
+from ...sym.expr import Const, Expr, Var, substitute
+from ...sym.function_names import PRIMITIVE_FUNCTIONS
+from ...sym.walk import walk
 from ..buffer import Load, has_load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Stmt, Store, While, children, exprs
 
@@ -93,7 +95,7 @@ def _expression(e: Expr) -> float:
         elif isinstance(node, (E.Div, E.FloorDiv, E.FloorMod)):
             total += _DIVISION
         elif isinstance(node, E.Call):
-            total += _DIVISION if node.payload in E.PRIMITIVE_FUNCTIONS else _FUNCTION
+            total += _DIVISION if node.payload in PRIMITIVE_FUNCTIONS else _FUNCTION
         else:
             total += _INDEX if node.dtype is i64 else _OPERATION
     return total

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ...dtype import i64
-from ...sym.expr import Const, Dim, Expr, Le, Var, all_of, substitute
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Dim, Expr, Le, Var, substitute
 from ...sym.facts import EMPTY, Facts
 from ...sym.flat import flat_poly
 from ...sym.poly import Poly, poly_of

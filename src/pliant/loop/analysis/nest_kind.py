@@ -19,7 +19,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from ...support.record import dataclass
-from ...sym.expr import Cast, Const, Expr, Fma, Mul, Select, Var, free_vars, substitute, walk
+from ...sym.expr import Cast, Const, Expr, Fma, Mul, Select, Var, free_vars, substitute
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Block, Check, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, walk_stmts
 from .block_kind import is_cheap_program, reads_once

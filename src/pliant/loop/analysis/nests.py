@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from ...support.memos import remembered
 from ...support.record import dataclass
-from ...sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute, walk
+from ...sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute
 from ...sym.facts import DIM_MAX, EMPTY, Facts
 from ...sym.poly import Poly, add, poly_of, to_expr
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..passes.simplify_indices import block_facts
 from ..stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts

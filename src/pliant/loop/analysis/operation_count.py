@@ -18,12 +18,14 @@ from functools import cache
 from ...dtype import DType, i64
 from ...support.record import dataclass
 from ...sym import expr as E
-from ...sym.expr import PRIMITIVE_FUNCTIONS, Const, Expr, Fma, Max, Min, Var, product, substitute
 from ...sym.expr import Call as Function
+from ...sym.expr import Const, Expr, Fma, Max, Min, Var, product, substitute
 from ...sym.facts import EMPTY, Facts
+from ...sym.function_names import PRIMITIVE_FUNCTIONS
 from ...sym.prove import prove
 from ...sym.region import upper
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Region, Stmt, Store, children, exprs
 from .regions import regions, symbol_facts
@@ -118,7 +120,7 @@ class _Counter:
             case Block():
                 self.block(s, times, facts)
                 return
-            case Let() if not any(isinstance(n, Load) for n in E.walk(s.value)):
+            case Let() if not any(isinstance(n, Load) for n in walk(s.value)):
                 self.values[s.var] = substitute(s.value, self.values)
             case Store():
                 self.access(self.stores, s.buffer, times)
@@ -152,7 +154,7 @@ class _Counter:
     def expr(self, e: Expr, times: tuple[Expr, ...]) -> None:
         """Counts the operations and loads of an expression."""
         self.add(operations_of(e), times)
-        for n in E.walk(e):
+        for n in walk(e):
             if isinstance(n, Load):
                 self.access(self.loads, n.buffer, times)
 
@@ -176,7 +178,7 @@ def operations_of(e: Expr) -> int:
     total = 0
     while stack:
         n = stack.pop()
-        if n in seen or (n.dtype is i64 and not any(isinstance(x, Load) for x in E.walk(n))):
+        if n in seen or (n.dtype is i64 and not any(isinstance(x, Load) for x in walk(n))):
             continue
         seen.add(n)
         if isinstance(n, Load):

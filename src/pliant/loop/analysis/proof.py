@@ -23,10 +23,11 @@ from ...dtype import i64
 from ...support.record import dataclass
 from ...support.source import Span
 from ...sym import expr as E
-from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Expr, Var, free_vars, rewrite, substitute, walk
+from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Expr, Var, free_vars, substitute
 from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove
 from ...sym.simplify import simplify
+from ...sym.walk import rewrite, walk
 from ..buffer import Buffer, Load
 from ..passes.lower_blocks import lower_blocks
 from ..passes.written import memory_size, reach

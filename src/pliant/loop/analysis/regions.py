@@ -14,11 +14,12 @@ from dataclasses import field
 
 from ...dtype import i64
 from ...support.record import dataclass
-from ...sym.expr import DIM_MAX, TRUE, And, Const, Dim, Expr, Max, Min, Not, Or, Select, Var, free_vars, substitute, walk
+from ...sym.expr import DIM_MAX, TRUE, And, Const, Dim, Expr, Max, Min, Not, Or, Select, Var, free_vars, substitute
 from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove
 from ...sym.region import lower, upper
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Block, Call, For, Func, If, Let, Reduce, Region, Seq, Stmt, Store, View, While, exprs
 

@@ -21,7 +21,9 @@ from __future__ import annotations
 from ...dtype import i64
 from ...sym import expr as E
 from ...sym.bounds import int_range
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, free_vars, substitute, walk
+from ...sym.conditions import all_of
+from ...sym.expr import TRUE, Const, Expr, Var, free_vars, substitute
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import (
     Alloc,

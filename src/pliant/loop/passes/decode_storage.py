@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...dtype import ALL, DType, f32, i8, i64, u8, u32
 from ...sym import expr as E
 from ...sym.expr import Bitcast, Cast, Const, Expr, Select
+from ...sym.walk import walk
 from ..buffer import Buffer, Load, code_type
 from ..stmt import Alloc, Call, For, Func, Reduce, Replacer, Seq, Stmt, Store, View, exprs, seq, walk_stmts
 from .plain_reductions import as_stores
@@ -130,7 +131,7 @@ def _is_short(s: For) -> bool:
 
 def _touched(s: Stmt) -> set[Buffer]:
     """The buffers of which an element is read or written."""
-    buffers = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in E.walk(e) if isinstance(n, Load)}
+    buffers = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in walk(e) if isinstance(n, Load)}
     buffers |= {x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
     return buffers | {t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets}
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...sym.expr import PRIMITIVE_FUNCTIONS, Call, Expr, fold_up
+from ...sym.expr import Call, Expr
+from ...sym.function_names import PRIMITIVE_FUNCTIONS
+from ...sym.walk import fold_up
 from ..stmt import Func, Reduce, Replacer, Stmt, exprs, map_children, walk_stmts
 
 

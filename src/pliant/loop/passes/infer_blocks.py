@@ -13,7 +13,8 @@ conditions, checks, loops of other kinds, data-dependent indices, parts of a buf
 from __future__ import annotations
 
 from ...support.names import unused_name
-from ...sym.expr import Const, Expr, Var, free_vars, walk
+from ...sym.expr import Const, Expr, Var, free_vars
+from ...sym.walk import walk
 from ..buffer import Load
 from ..stmt import NAMED_COMBINERS, Block, For, Func, Iter, IterKind, Let, Reduce, Replacer, Seq, Stmt, Store, exprs, walk_stmts
 

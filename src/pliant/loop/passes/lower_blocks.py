@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Const, Eq, Expr, Not, Var, all_of, conjuncts, free_vars, substitute
+from ...sym.conditions import all_of, conjuncts
+from ...sym.expr import TRUE, Const, Eq, Expr, Not, Var, free_vars, substitute
 from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
 
 

@@ -12,7 +12,7 @@
                                                                     t[()] = 0.0
                                                                 y[i] = t[()]
 
-Equal expressions are one object (hash-consing, `sym/expr.py`), so a shared subexpression is a node with several users in one statement.
+Equal expressions are one object (`sym/hash_consing.py`), so a shared subexpression is a node with several users in one statement.
 It is computed before the statement, except where it reads memory in an arm of a select: such a load may only run if the arm is taken, so
 a select whose arm needs names becomes a branch. Very deep expressions are cut into several, because C compilers and Python recurse over
 them. Small index arithmetic is repeated rather than named. Blocks and reductions are lowered before, and every loop is serial.
@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...sym.expr import And, Const, Expr, Not, Or, Select, Var, depth
+from ...sym.expr import And, Const, Expr, Not, Or, Select, Var
+from ...sym.walk import depth
 from ..buffer import Buffer, Load, has_load
 from ..stmt import Alloc, Check, Func, If, Let, Replacer, Stmt, Store, View, While, exprs, is_instruction, map_children, seq
 

@@ -11,7 +11,8 @@ checks and `while`; whatever none of them depends on is removed.
 
 from __future__ import annotations
 
-from ...sym.expr import Expr, Var, walk
+from ...sym.expr import Expr, Var
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, Store, View, While, children, exprs, map_children, seq
 

@@ -21,7 +21,8 @@ from __future__ import annotations
 from itertools import takewhile
 
 from ...dtype import i64
-from ...sym.expr import FALSE, TRUE, Const, Expr, Lt, Ne, Not, Var, all_of, binary, free_vars
+from ...sym.conditions import all_of
+from ...sym.expr import FALSE, TRUE, Const, Expr, Lt, Ne, Not, Var, binary, free_vars
 from ...sym.poly import poly_of, to_expr
 from ..analysis.known import Known
 from ..analysis.lanes import Access, accesses, loop_body, slope

@@ -13,9 +13,10 @@ Blocks are lowered before.
 from __future__ import annotations
 
 from ...sym.bounds import int_range
-from ...sym.expr import Const, Expr, Select, Var, free_vars, walk
+from ...sym.expr import Const, Expr, Select, Var, free_vars
 from ...sym.facts import Facts
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..buffer import Load
 from ..stmt import For, Func, Replacer, Stmt, is_instruction, map_children
 from .simplify_indices import dim_facts

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...sym.expr import Const, Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars, walk
+from ...sym.expr import Const, Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars
 from ...sym.facts import DIM_MAX, EMPTY, Facts
 from ...sym.region import lower, upper
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children
 

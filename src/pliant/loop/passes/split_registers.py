@@ -11,7 +11,8 @@ tensor instruction uses it.
 
 from __future__ import annotations
 
-from ...sym.expr import Const, walk
+from ...sym.expr import Const
+from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Alloc, Call, Func, Replacer, Seq, Stmt, Store, View, exprs, is_instruction, walk_stmts
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from ...dtype import bf16, f16, f32, u16
 from ...sym import expr as E
-from ...sym.expr import Bitcast, Cast, Const, Expr, fold_up, rewrite
+from ...sym.expr import Bitcast, Cast, Const, Expr
+from ...sym.walk import fold_up, rewrite
 from ..stmt import Func, Replacer, Stmt, is_instruction
 
 HALVES = (f16, bf16)

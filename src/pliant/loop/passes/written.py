@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from ...dtype import i64, u8
 from ...support.record import dataclass
-from ...sym.expr import Const, Expr, Max, Min, Ne, Var, all_of, product
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Expr, Max, Min, Ne, Var, product
 from ..buffer import Buffer
 from ..stmt import Alloc, For, Stmt, Store, seq, zero
 

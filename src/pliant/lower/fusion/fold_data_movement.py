@@ -16,7 +16,8 @@ from ...graph import node as g
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, For, Func, Param, Replacer, Seq, Stmt, Store, map_children, seq
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Const, Expr, Var, substitute, walk
+from ...sym.expr import TRUE, Const, Expr, Var, substitute
+from ...sym.walk import walk
 from ..callee import callee_of, func_of
 from .merge import merge
 from .node_lists import Users, map_node_lists, users_of

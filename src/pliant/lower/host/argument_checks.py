@@ -29,7 +29,8 @@ from ...loop.passes.instantiate import instantiate
 from ...loop.stmt import Check, Func, Let, Param, Seq, Stmt, Store
 from ...support.errors import Error, UnsupportedError
 from ...support.record import dataclass
-from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, all_of, free_vars, product
+from ...sym.conditions import all_of
+from ...sym.expr import DIM_MAX, FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Lt, Mul, Not, Or, Select, Var, free_vars, product
 from ...sym.facts import EMPTY
 from ...sym.prove import prove
 from ...sym.simplify import simplify

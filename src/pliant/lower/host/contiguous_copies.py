@@ -18,7 +18,8 @@ from ...loop.stmt import Alloc, Func, Replacer, Seq, Stmt, Store
 from ...support.record import dataclass
 from ...sym.affine import linear
 from ...sym.bounds import multiple
-from ...sym.expr import Const, Eq, Expr, Le, Lt, Select, Var, conjuncts, const, product, substitute
+from ...sym.conditions import conjuncts
+from ...sym.expr import Const, Eq, Expr, Le, Lt, Select, Var, const, product, substitute
 from ...sym.facts import EMPTY
 from ...sym.prove import prove
 from ...sym.simplify import simplify

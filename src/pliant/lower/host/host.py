@@ -38,7 +38,8 @@ from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Call, Check, For, Func, If, Let, Param, Seq, Stmt, Store, View, seq, walk_stmts
 from ...support.errors import InternalError, UnsupportedError
 from ...support.record import dataclass
-from ...sym.expr import DIM_MAX, Bitcast, Cast, Const, Eq, Expr, Max, Ne, Select, Var, all_of, free_vars, product, substitute
+from ...sym.conditions import all_of
+from ...sym.expr import DIM_MAX, Bitcast, Cast, Const, Eq, Expr, Max, Ne, Select, Var, free_vars, product, substitute
 from ...sym.simplify import simplify
 from ..callee import func_of
 from .argument_checks import Layout, const, entry, layout_of, prepare_func, size_func

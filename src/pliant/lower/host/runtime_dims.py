@@ -19,7 +19,8 @@ from ...loop.buffer import Buffer
 from ...loop.stmt import Check, Let, Seq, Stmt, View, map_children
 from ...support.errors import UnsupportedError
 from ...support.source import Span
-from ...sym.expr import Const, Dim, Expr, Le, Var, all_of, free_vars
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Dim, Expr, Le, Var, free_vars
 from .argument_checks import contract_check
 from .capacity import Limits, at_capacity
 

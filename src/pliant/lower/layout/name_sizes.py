@@ -20,8 +20,9 @@ from ...loop.buffer import Buffer
 from ...loop.stmt import Alloc, Func, Param, Replacer, Stmt, View, exprs, walk_stmts
 from ...loop.structural import structural_hash
 from ...sym.bounds import int_range, multiple
-from ...sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute, walk
+from ...sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute
 from ...sym.facts import Facts
+from ...sym.walk import walk
 from ..callee import callee_of, func_of, map_calls
 
 

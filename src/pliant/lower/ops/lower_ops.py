@@ -36,7 +36,8 @@ from ...loop.stmt import (
     walk_stmts,
 )
 from ...support.errors import InternalError
-from ...sym.expr import Const, Expr, Var, walk
+from ...sym.expr import Const, Expr, Var
+from ...sym.walk import walk
 from ..callee import callee_of
 
 

@@ -25,7 +25,8 @@ from ...loop.stmt import Block, For, Func, Reduce
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...sym.bounds import bounds
-from ...sym.expr import Mul, conjuncts, free_vars
+from ...sym.conditions import conjuncts
+from ...sym.expr import Mul, free_vars
 from ...sym.simplify import simplify
 from ...target import Target
 from ..decisions import Decide

@@ -17,7 +17,8 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars, walk
+from ...sym.expr import Cast, Const, Expr, Mul, Var, free_vars
+from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..dependence import linear

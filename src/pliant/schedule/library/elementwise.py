@@ -20,7 +20,8 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Store
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Expr, Var, free_vars, rewrite, walk
+from ...sym.expr import Const, Expr, Var, free_vars
+from ...sym.walk import rewrite, walk
 from ...target import Target
 from ..decisions import Decide
 from ..primitives.loops import fuse

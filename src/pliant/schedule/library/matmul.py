@@ -28,7 +28,8 @@ from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Expr, Mul, free_vars, walk
+from ...sym.expr import Const, Expr, Mul, free_vars
+from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule

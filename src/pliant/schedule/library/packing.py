@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from ...loop.analysis.nests import accesses, blocks, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
-from ...sym.expr import Const, Mul, Var, free_vars, walk
+from ...sym.expr import Const, Mul, Var, free_vars
 from ...sym.index_map import IndexMap
+from ...sym.walk import walk
 from ...target import Target
 from .record import Packing
 

@@ -17,7 +17,7 @@ from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Store
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import walk
+from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import Schedule

@@ -23,7 +23,8 @@ from ...loop.analysis.nests import Access, accesses, allocation, blocks, constan
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Var, all_of, free_vars
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Var, free_vars
 from ...target import Target
 from ..decisions import Decide, shown
 from ..schedule import BlockHandle, LoopHandle, Schedule

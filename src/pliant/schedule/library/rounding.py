@@ -11,7 +11,8 @@ from ...dtype import f32, f64
 from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, find_block, loops_above, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, Func, Store, walk_stmts
-from ...sym.expr import Cast, free_vars, walk
+from ...sym.expr import Cast, free_vars
+from ...sym.walk import walk
 from ..schedule import Schedule
 
 

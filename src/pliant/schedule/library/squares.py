@@ -19,7 +19,8 @@ from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, con
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, map_children
 from ...support.refusal import Refusal
-from ...sym.expr import Expr, Mul, Sub, Var, all_of, free_vars, product
+from ...sym.conditions import all_of
+from ...sym.expr import Expr, Mul, Sub, Var, free_vars, product
 from ...sym.simplify import simplify
 from ...target import Target
 from ..schedule import Schedule

@@ -20,7 +20,8 @@ from ...loop.stmt import Block, Func
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import FloorDiv, Var, free_vars, walk
+from ...sym.expr import FloorDiv, Var, free_vars
+from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule

@@ -17,9 +17,10 @@ from ...loop.buffer import Buffer, Load
 from ...loop.passes.settle_unit_loops import is_unit
 from ...loop.stmt import Alloc, Block, Call, For, Func, Param, Reduce, Region, Replacer, Stmt, Store, View, exprs, walk_stmts
 from ...support.record import dataclass
-from ...sym.expr import Add, And, Const, Expr, Max, Min, Mul, Or, Select, Var, free_vars, substitute, walk
+from ...sym.expr import Add, And, Const, Expr, Max, Min, Mul, Or, Select, Var, free_vars, substitute
 from ...sym.index_map import IndexMap
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 
 ZERO = Const(0, i64)
 Dims = dict[Buffer, frozenset[int]]

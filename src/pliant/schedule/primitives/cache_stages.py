@@ -26,7 +26,8 @@ from ...loop.analysis.nests import (
 )
 from ...loop.buffer import SCOPES, Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Let, Reduce, Replacer, Seq, Stmt, Store, seq, walk_stmts
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, conjuncts, free_vars, substitute
+from ...sym.conditions import all_of, conjuncts
+from ...sym.expr import TRUE, Const, Expr, Var, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.prove import prove
 from ..cursor import Edit, Forward, Mover, fresh_name

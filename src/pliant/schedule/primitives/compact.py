@@ -25,7 +25,8 @@ from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import Alloc, Block, For, Func, Reduce, Replacer, Seq, Stmt, seq, walk_stmts
 from ...support.refusal import Refusal as NoMap
 from ...sym.affine import detect_iter_map
-from ...sym.expr import Const, Expr, Le, Lt, Var, conjuncts, free_vars, substitute
+from ...sym.conditions import conjuncts
+from ...sym.expr import Const, Expr, Le, Lt, Var, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.prove import prove
 from ...sym.simplify import simplify

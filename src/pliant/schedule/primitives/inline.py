@@ -29,9 +29,10 @@ from ...loop.analysis.nests import (
 )
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Alloc, Block, For, Func, Replacer, Seq, Stmt, Store, walk_stmts
-from ...sym.expr import TRUE, Expr, Var, substitute, walk
+from ...sym.expr import TRUE, Expr, Var, substitute
 from ...sym.prove import prove, prove_equal
 from ...sym.region import lower, upper
+from ...sym.walk import walk
 from ..cursor import EMPTY, Edit, Forward
 from ..dependence import contains_stmt, written_later
 from ..errors import refuse

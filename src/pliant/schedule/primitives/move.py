@@ -25,7 +25,8 @@ from ...loop.analysis.nests import (
 )
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, walk_stmts
-from ...sym.expr import TRUE, Const, Expr, Var, all_of, substitute
+from ...sym.conditions import all_of
+from ...sym.expr import TRUE, Const, Expr, Var, substitute
 from ...sym.prove import prove, prove_equal
 from ..cursor import EMPTY, Edit, Forward, compose
 from ..dependence import contains_stmt, dependence

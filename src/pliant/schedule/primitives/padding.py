@@ -11,11 +11,13 @@ from ...loop.analysis.nests import accesses, block_names, blocks, facts_at, loop
 from ...loop.buffer import Buffer, Load, loaded_dtype
 from ...loop.stmt import Alloc, Block, For, Func, Iter, Reduce, Seq, Stmt, Store, seq, zero
 from ...support.record import dataclass
-from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, all_of, conjuncts, free_vars, walk
+from ...sym.conditions import all_of, conjuncts
+from ...sym.expr import TRUE, Cast, Const, Expr, Le, Lt, Max, Min, Mul, Select, Var, free_vars
 from ...sym.facts import DIM_MAX, Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
+from ...sym.walk import walk
 from ..cursor import Edit, Forward, fresh_name
 from ..dependence import linear
 from ..errors import own_nest, refuse

@@ -13,7 +13,8 @@ from ...dtype import i64
 from ...loop.analysis.nests import block_names, blocks, facts_at, fed_by, loop_facts, loops_above, loops_in, predicate_over_loops
 from ...loop.stmt import Block, For, Func, Stmt, map_children, seq
 from ...sym.bounds import poly_interval
-from ...sym.expr import Expr, Le, Lt, Max, Min, Var, all_of, conjuncts, free_vars, substitute
+from ...sym.conditions import all_of, conjuncts
+from ...sym.expr import Expr, Le, Lt, Max, Min, Var, free_vars, substitute
 from ...sym.facts import Facts
 from ...sym.poly import to_expr
 from ...sym.prove import prove, prove_equal

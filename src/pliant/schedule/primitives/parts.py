@@ -10,7 +10,8 @@ from ...dtype import DType, i64
 from ...loop.analysis.nests import block_names, facts_at, fed_by, loops_above, predicate_over_loops
 from ...loop.buffer import Buffer, Load, Scope
 from ...loop.stmt import NAMED_COMBINERS, Alloc, Block, For, Func, Iter, Reduce, Replacer, Store
-from ...sym.expr import Const, Expr, Le, Lt, Var, all_of, conjuncts, free_vars, substitute
+from ...sym.conditions import all_of, conjuncts
+from ...sym.expr import Const, Expr, Le, Lt, Var, free_vars, substitute
 from ...sym.prove import prove
 from ...sym.simplify import simplify
 from ..cursor import Forward, marked_name

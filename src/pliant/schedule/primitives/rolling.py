@@ -6,7 +6,8 @@ from ...dtype import i64
 from ...loop.analysis.nests import Access, accesses, allocation, base_facts, block_names, facts_at, loop_facts, loops_above, path_to
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Iter, Replacer, Stmt, Store, seq
-from ...sym.expr import Const, Expr, Var, all_of, free_vars, substitute
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Expr, Var, free_vars, substitute
 from ...sym.prove import prove, prove_equal
 from ...sym.simplify import simplify
 from ..cursor import EMPTY, Edit, Forward, compose, fresh_name

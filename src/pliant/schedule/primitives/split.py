@@ -17,7 +17,8 @@ from typing import Literal, get_args
 from ...dtype import i64
 from ...loop.analysis.nests import block_around, block_names, blocks, bound_value, facts_at, fed_by, loaded, loops_above, loops_in
 from ...loop.stmt import Block, For, Func, If, Let, Stmt, map_children, seq, walk_stmts, zero
-from ...sym.expr import Const, Eq, Expr, Select, Var, all_of, free_vars, substitute
+from ...sym.conditions import all_of
+from ...sym.expr import Const, Eq, Expr, Select, Var, free_vars, substitute
 from ...sym.facts import DIM_MAX, Facts
 from ...sym.prove import prove
 from ...sym.simplify import simplify

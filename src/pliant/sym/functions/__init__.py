@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 from ...dtype import DType, bf16, f16, f32, f64
 from ...support.errors import UnsupportedError
-from ..expr import EXPANDED_FUNCTIONS, PRIMITIVE_FUNCTIONS, Call, Cast, Div, Expr, Var, rewrite, substitute
+from ..expr import Call, Cast, Div, Expr, Var, substitute
+from ..function_names import EXPANDED_FUNCTIONS, PRIMITIVE_FUNCTIONS
 from ..unfuse import unfuse
+from ..walk import rewrite
 from .build import number
 from .circular import cos, sin, tan
 from .error import erf

@@ -16,7 +16,8 @@ from ....dtype import bool_, i64
 from ....loop.buffer import Buffer
 from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
 from ....support.record import dataclass
-from ....sym.expr import And, Const, Expr, FloorDiv, Le, Lt, Min, Not, Or, Var, all_of
+from ....sym.conditions import all_of
+from ....sym.expr import And, Const, Expr, FloorDiv, Le, Lt, Min, Not, Or, Var
 from .build import ONE, ZERO, Cell, Indices
 
 Before = Callable[[Expr, Expr], Expr]

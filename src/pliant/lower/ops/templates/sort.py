@@ -17,7 +17,8 @@ from ....dtype import DType, bool_, i8, i64
 from ....loop.buffer import Buffer
 from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
 from ....support.record import dataclass
-from ....sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Select, Var, all_of
+from ....sym.conditions import all_of
+from ....sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Select, Var
 from .build import ONE, ZERO, Cell, Indices, Site, nest
 from .heap import Before, best_of_row
 

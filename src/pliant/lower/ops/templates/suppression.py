@@ -9,7 +9,8 @@ from __future__ import annotations
 from ....dtype import bool_, f32, i64
 from ....loop.buffer import Buffer
 from ....loop.stmt import Alloc, Check, For, If, Let, Stmt, Store, seq
-from ....sym.expr import Add, Const, Div, Expr, Le, Lt, Max, Min, Mul, Not, Sub, Var, all_of
+from ....sym.conditions import all_of
+from ....sym.expr import Add, Const, Div, Expr, Le, Lt, Max, Min, Mul, Not, Sub, Var
 from .build import ZERO, Cell, Indices, Site, nest
 from .sort import Rows, before, merge_sort
 

@@ -1,0 +1,65 @@
+"""Walks over expressions: every node once, bottom-up folds memoized on the nodes, and rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .expr import Expr
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """Every distinct node of `e`, operands before users."""
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(e, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+
+
+def depth(e: Expr) -> int:
+    """The number of nodes on the longest path down from `e` (memoized)."""
+    levels: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
+    return levels
+
+
+def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> Any:
+    """Bottom-up fold: returns `combine(node, results of its operands)` at `e`, memoized on each node under `name`.
+
+    It is iterative, because expressions may be deep.
+    """
+    if e.memo is not None and name in e.memo:
+        return e.memo[name]
+    stack = [e]
+    while stack:
+        node = stack[-1]
+        if node.memo is None:
+            node.memo = {}
+        missing = [a for a in node.args if a.memo is None or name not in a.memo]
+        if missing:
+            stack.extend(missing)
+        else:
+            node.memo[name] = combine(node, [a.memo[name] for a in node.args if a.memo is not None])
+            stack.pop()
+    return e.memo[name] if e.memo else None
+
+
+def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
+    """`e` rebuilt bottom-up, with every node replaced for which `leaf(node)` returns an expression.
+
+    Returns the same object if nothing changes.
+    """
+    memo = {} if memo is None else memo
+    result = memo.get(e)
+    if result is None:
+        result = leaf(e)
+        if result is None:
+            result = e.with_args(tuple(rewrite(a, leaf, memo) for a in e.args)) if e.args else e
+        memo[e] = result
+    return result
