@@ -16,8 +16,8 @@ from pliant.report import page, profile
 from pliant.report.assembly import split_functions
 from pliant.report.launches import steps
 from pliant.report.layers import tree_of
+from pliant.report.markup import environment
 from pliant.report.memory import Place, memory_chart, typical
-from pliant.report.page import _fact
 from pliant.report.profile import Limits
 from pliant.sym.expr import Dim, const
 
@@ -158,6 +158,7 @@ def test_assembly_is_split_by_functions() -> None:
 
 
 def test_a_long_fact_is_folded() -> None:
-    assert _fact("n * 4 < m\nbytes") == "n * 4 &lt; m<br>bytes"
-    long = _fact("max(" * 500)
+    macros: Any = environment().get_template("macros.html").module
+    assert macros.fact("n * 4 < m\nbytes").strip() == "n * 4 &lt; m<br>bytes"
+    long = macros.fact("max(" * 500).strip()
     assert long.startswith("<details><summary>max(max(") and "(2000 characters)</summary>" in long and long.count("max(") == 520

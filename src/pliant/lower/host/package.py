@@ -17,7 +17,7 @@ from ...sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars
 from ...sym.semantics import evaluate
 from ..ops.foreign_calls import ForeignCalls
 from .host import HostProgram
-from .host import Output as HostOutput
+from .host_memory import Output as HostOutput
 
 Array = np.ndarray[Any, Any]
 

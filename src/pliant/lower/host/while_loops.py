@@ -25,10 +25,10 @@ from ...loop.stmt import If, Seq, Stmt, Store, While
 from ...sym.expr import TRUE
 
 if TYPE_CHECKING:
-    from .host import Run
+    from .host_nodes import NodeEmitter
 
 
-def emit_while(run: Run, n: g.While) -> list[Stmt]:
+def emit_while(run: NodeEmitter, n: g.While) -> list[Stmt]:
     """Returns the statements of a graph while loop."""
     known = len(run.temps)
     carried = [run.buffer(v) if is_state(v) else run.temporary(out.name, _memory(out)) for v, out in zip(n.init, n.outs, strict=True)]
@@ -54,7 +54,7 @@ def _memory(value: g.Value) -> g.Tensor:
     return g.Tensor(a.dtype, a.shape if isinstance(a, g.Tensor) else ())
 
 
-def _bind(run: Run, values: Sequence[g.Value], carried: Sequence[Buffer]) -> list[Stmt]:
+def _bind(run: NodeEmitter, values: Sequence[g.Value], carried: Sequence[Buffer]) -> list[Stmt]:
     """Binds the values to the carried buffers; loads scalars now, because the buffers change before their uses."""
     lets: list[Stmt] = []
     for value, buffer in zip(values, carried, strict=True):
@@ -65,7 +65,7 @@ def _bind(run: Run, values: Sequence[g.Value], carried: Sequence[Buffer]) -> lis
     return lets
 
 
-def _next_round(run: Run, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
+def _next_round(run: NodeEmitter, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
     """Copies the results of an iteration into the carried buffers; a result that aliases a carried buffer is first copied aside."""
     run.step += 1
     known = len(run.temps)
@@ -92,7 +92,7 @@ def _next_round(run: Run, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
     return [*run.poison_new(known), *lets, *aside, *moves, *run.poison_dead()]
 
 
-def _keep(run: Run, first: int, used: Sequence[Buffer]) -> None:
+def _keep(run: NodeEmitter, first: int, used: Sequence[Buffer]) -> None:
     """Extends the lifetimes of buffers from before the loop that are used inside it to the end of the loop."""
     for buffer in used:
         if buffer in run.home:
