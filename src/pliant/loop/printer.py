@@ -27,28 +27,9 @@ from ..sym.expr import DIM_MAX, TRUE, Add, And, Cast, Const, Dim, Expr, Fma, Max
 from ..sym.text import text
 from ..sym.walk import fold_up, walk
 from . import script
+from . import stmt as S
 from .buffer import Buffer, Load
 from .parse_stmt import match_dims, reduction_of
-from .stmt import (
-    NAMED_COMBINERS,
-    Alloc,
-    Block,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Param,
-    Reduce,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    walk_stmts,
-)
 
 WIDTH = 120  # columns of the printed file
 LONG = 80  # an expression with more operations than this gets names for subexpressions
@@ -57,18 +38,18 @@ RESERVED = {*keyword.kwlist, *keyword.softkwlist, *ALL, *ALLOWED_BUILTINS, "kern
 RESERVED |= {*script.__all__, *scalar_script.__all__, *scalar_script.LIKE_BUILTINS, *spec.__all__}
 
 
-def print_func(func: Func) -> str:
+def print_func(func: S.Func) -> str:
     """Prints the function and its callees as the text of a Python file."""
     return _File().render(func)
 
 
-def callees(func: Func) -> list[Func]:
+def callees(func: S.Func) -> list[S.Func]:
     """The functions that `func` calls, directly and indirectly, callees before callers."""
-    ordered: dict[Func, None] = {}
+    ordered: dict[S.Func, None] = {}
 
-    def visit(f: Func) -> None:
-        for s in walk_stmts(f.body):
-            if isinstance(s, Call) and s.func not in ordered:
+    def visit(f: S.Func) -> None:
+        for s in S.walk_stmts(f.body):
+            if isinstance(s, S.Call) and s.func not in ordered:
                 visit(s.func)
                 ordered.setdefault(s.func)
 
@@ -82,9 +63,9 @@ class _File:
     def __init__(self) -> None:
         self.taken: set[str] = set(RESERVED)
         self.dims: dict[Var, str] = {}
-        self.functions: dict[Func, str] = {}
+        self.functions: dict[S.Func, str] = {}
 
-    def render(self, func: Func) -> str:
+    def render(self, func: S.Func) -> str:
         """Prints the whole file."""
         every = [*callees(func), func]
         self.functions[func] = self.unique(func.name, self.taken)  # first, so that the main function keeps its name
@@ -129,7 +110,7 @@ def legal(name: str) -> str:
 class _Printer:
     """Prints one function. `self.names` holds the names in scope; a name is free again at the end of its scope."""
 
-    def __init__(self, file: _File, func: Func) -> None:
+    def __init__(self, file: _File, func: S.Func) -> None:
         self.file = file
         self.func = func
         self.taken = set(file.taken)
@@ -218,7 +199,7 @@ class _Printer:
         lines = [line] if len(line) <= WIDTH else [head, *(f"    {p}," for p in params), ") -> None:"]
         return [decorator, *lines, *self.body(self.func.body)]
 
-    def annotation(self, param: Param) -> str:
+    def annotation(self, param: S.Param) -> str:
         """Prints the annotation of a parameter."""
         value = param.value
         if isinstance(value, Var):
@@ -239,56 +220,56 @@ class _Printer:
 
     # Statements.
 
-    def body(self, s: Stmt | None) -> list[str]:
+    def body(self, s: S.Stmt | None) -> list[str]:
         """Prints a statement in a scope of its own as indented lines."""
         taken, names = set(self.taken), dict(self.names)
         lines = [f"    {line}" for line in self.stmt(s)] if s is not None else []
         self.taken, self.names = taken, names
         return lines or ["    pass"]
 
-    def stmt(self, s: Stmt) -> list[str]:
+    def stmt(self, s: S.Stmt) -> list[str]:
         """Prints a statement as lines, after the definitions of names for its subexpressions."""
         outside, self.definitions = self.definitions, []
         lines = self.lines_of(s)
         lines, self.definitions = [*self.definitions, *lines], outside
         return lines
 
-    def lines_of(self, s: Stmt) -> list[str]:
+    def lines_of(self, s: S.Stmt) -> list[str]:
         """Prints a statement itself as lines."""
         match s:
-            case Seq():
+            case S.Seq():
                 return [line for inner in s.body for line in self.stmt(inner)]
-            case For():
+            case S.For():
                 return self.loop(s)
-            case Block():
+            case S.Block():
                 return self.block(s)
-            case Store():
+            case S.Store():
                 return [self.store(s)]
-            case Reduce():
+            case S.Reduce():
                 return self.reduce(s)
-            case Let():
+            case S.Let():
                 value = self.expr(s.value, s.value.dtype if s.value.dtype in (i64, f32) else None)
                 return [f"{self.name(s.var)} = {value}"]
-            case Alloc():
+            case S.Alloc():
                 return [self.alloc(s)]
-            case View():
+            case S.View():
                 return [self.view(s)]
-            case If():
+            case S.If():
                 return self.if_(s)
-            case While():
+            case S.While():
                 return [f"while {self.expr(s.cond)}:", *self.body(s.body)]
-            case Call():
+            case S.Call():
                 return [self.call(s)]
-            case Check():
+            case S.Check():
                 return [self.check(s)]
         raise InternalError(f"no statement: {type(s).__name__}")
 
-    def loop(self, s: For) -> list[str]:
+    def loop(self, s: S.For) -> list[str]:
         """Prints a loop, or several as one `grid`."""
         nest = [s]
         if _plain(s):
             inner = s.body
-            while isinstance(inner, For) and _plain(inner) and free_vars(inner.stop).isdisjoint(f.var for f in nest):
+            while isinstance(inner, S.For) and _plain(inner) and free_vars(inner.stop).isdisjoint(f.var for f in nest):
                 nest.append(inner)
                 inner = inner.body
         stops = ", ".join(self.index(f.stop) for f in nest)
@@ -312,7 +293,7 @@ class _Printer:
         self.taken, self.names = taken, names
         return lines
 
-    def block(self, s: Block) -> list[str]:
+    def block(self, s: S.Block) -> list[str]:
         """Prints a block with its head."""
         kinds = "".join(i.kind for i in s.iters)
         values = "".join(f", {self.index(i.value)}" for i in s.iters)
@@ -339,7 +320,7 @@ class _Printer:
             rest = []
         return [f"{head}{target}:", *(f"    {line}" for line in inner), *rest]
 
-    def region(self, r: Region) -> str:
+    def region(self, r: S.Region) -> str:
         """Prints a region: `a[vi, 0:128]`."""
         parts = []
         for start, extent in zip(r.starts, r.extents, strict=True):
@@ -352,16 +333,16 @@ class _Printer:
                 parts.append(f"{self.expr(start, i64)} : {self.expr(Add(start, extent), i64)}")
         return f"{self.use(r.buffer)}[{', '.join(parts) or '()'}]"
 
-    def store(self, s: Store) -> str:
+    def store(self, s: S.Store) -> str:
         """Prints a store; with a unary `+` if it would be parsed as a reduction."""
         place = Load(s.buffer, s.indices)
         value = self.expr(s.value, place.dtype)
         return f"{self.leaf(place)} = {value if reduction_of(place, s.value) is None else f'+({value})'}"
 
-    def reduce(self, s: Reduce) -> list[str]:
+    def reduce(self, s: S.Reduce) -> list[str]:
         """Prints a reduction in the shortest form that is parsed as one."""
         c, target = s.combiner, s.targets[0]
-        if c.name not in NAMED_COMBINERS:
+        if c.name not in S.NAMED_COMBINERS:
             return self.combine(s)
         place = self.leaf(target)
         if c.name in ("add", "mul"):
@@ -370,7 +351,7 @@ class _Printer:
         value = Fma(s.values[0], s.values[1], target) if node is None else node(target, s.values[0])
         return [f"{place} = {self.expr(value, target.dtype)}"]
 
-    def combine(self, s: Reduce) -> list[str]:
+    def combine(self, s: S.Reduce) -> list[str]:
         """Prints `a[i], b[i] = combine(lambda ...)`, over several lines if it is long."""
         targets = [self.leaf(t) for t in s.targets]
         values = [self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True)]
@@ -386,7 +367,7 @@ class _Printer:
         line = f"{head}{', '.join(parts)})"
         return [line] if len(line) <= WIDTH - 20 else [head, *(f"    {p}," for p in parts), ")"]
 
-    def alloc(self, s: Alloc) -> str:
+    def alloc(self, s: S.Alloc) -> str:
         """Prints `t = alloc((n, 16), f32, scope="stack")`."""
         b = s.buffer
         parts = [self.tuple(b.shape), self.dtype(b.dtype)]
@@ -396,7 +377,7 @@ class _Printer:
             parts.append(f"strides={self.tuple(b.strides)}")
         return f"{self.name(b)} = alloc({', '.join(parts)})"
 
-    def view(self, s: View) -> str:
+    def view(self, s: S.View) -> str:
         """Prints `t = view(x[i, 0], (m, 64))`."""
         b = s.buffer
         parts = [self.leaf(Load(s.source, s.start)), self.tuple(b.shape)]
@@ -406,15 +387,15 @@ class _Printer:
             parts.append(f"dtype={self.dtype(b.dtype)}")
         return f"{self.name(b)} = view({', '.join(parts)})"
 
-    def if_(self, s: If) -> list[str]:
+    def if_(self, s: S.If) -> list[str]:
         """Prints `if`, with `elif` if the other side is an `if` too."""
         lines = [f"if {self.expr(s.cond)}:", *self.body(s.then)]
-        if isinstance(s.orelse, If):
+        if isinstance(s.orelse, S.If):
             inner = self.if_(s.orelse)
             return [*lines, f"el{inner[0]}", *inner[1:]]
         return lines if s.orelse is None else [*lines, "else:", *self.body(s.orelse)]
 
-    def call(self, s: Call) -> str:
+    def call(self, s: S.Call) -> str:
         """Prints a call; dims are omitted where they follow from the arguments."""
         parts = []
         for arg, param in zip(s.args, s.func.params, strict=True):
@@ -424,7 +405,7 @@ class _Printer:
             parts.append(f"dims={self.tuple(s.dims)}")
         return f"{self.file.functions[s.func]}({', '.join(parts)})"
 
-    def check(self, s: Check) -> str:
+    def check(self, s: S.Check) -> str:
         """Prints a run-time check."""
         parts = [self.expr(s.cond), _quoted(s.message), *(self.index(v) for v in s.values)]
         parts += [f"help={_quoted(s.help)}"] if s.help else []
@@ -432,7 +413,7 @@ class _Printer:
         return f"check({', '.join(parts)})"
 
 
-def _plain(s: For) -> bool:
+def _plain(s: S.For) -> bool:
     """True if a loop can be part of a `grid`."""
     return s.kind == "serial" and not s.annotations and isinstance(s.start, Const) and s.start.value == 0
 

@@ -18,29 +18,8 @@ from ..support.errors import Error, counted
 from ..support.refusal import Refusal
 from ..sym.conditions import all_of
 from ..sym.expr import FALSE, TRUE, Const, Dim, Eq, Expr, FloorMod, Le, Var, free_vars, substitute
+from . import stmt as S
 from .buffer import MOST_STACK, Buffer, loaded_dtype, may_be_seen_as, stack_bytes
-from .stmt import (
-    NAMED_COMBINERS,
-    Alloc,
-    Block,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Param,
-    Reduce,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    exprs,
-    walk_stmts,
-    writes,
-)
 from .verify_blocks import check_claims
 from .verify_memory import check_memory
 from .verify_races import check_races
@@ -52,7 +31,7 @@ if TYPE_CHECKING:
 _BOOLEAN = ("and", "or")  # combiners of bools; the others are of numbers
 
 
-def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
+def verify(func: S.Func, given: Expr = TRUE, *, claims: bool = True) -> None:
     """Raises an error that says what is wrong with the program, if anything is.
 
     `given` is a condition on its dims that all callers check. Without `claims`, the iterator kinds of blocks are trusted. A program
@@ -65,21 +44,21 @@ def verify(func: Func, given: Expr = TRUE, *, claims: bool = True) -> None:
     _check_written(func)
 
 
-def verify_written(func: Func, given: Expr = TRUE) -> None:
+def verify_written(func: S.Func, given: Expr = TRUE) -> None:
     """Also verifies properties that only matter in a program that a user wrote: races of concurrent loops, and the stack size."""
     verify(func, given)
     check_races(func)
     _check_stack(func)
 
 
-def _check_stack(func: Func) -> None:
+def _check_stack(func: S.Func) -> None:
     """Raises an error if the stack buffers exceed the limit.
 
     Primitives keep the limit themselves (`schedule/invariants.py`). Programs in checked mode may exceed it by their shadow memory.
     """
     total = 0
-    for s in walk_stmts(func.body):
-        if isinstance(s, Alloc):
+    for s in S.walk_stmts(func.body):
+        if isinstance(s, S.Alloc):
             total += stack_bytes(s.buffer)
             if total > MOST_STACK:
                 raise Error(
@@ -89,10 +68,10 @@ def _check_stack(func: Func) -> None:
                 )
 
 
-def _check_written(func: Func) -> None:
+def _check_written(func: S.Func) -> None:
     """Raises an error for an output that no statement writes."""
-    views = {s.buffer: s.source for s in walk_stmts(func.body) if isinstance(s, View)}
-    written = {b for s in walk_stmts(func.body) for b in writes(s)}
+    views = {s.buffer: s.source for s in S.walk_stmts(func.body) if isinstance(s, S.View)}
+    written = {b for s in S.walk_stmts(func.body) for b in S.writes(s)}
     for b in list(written):
         while b in views:
             b = views[b]
@@ -131,7 +110,7 @@ class _Verifier(ScopeVerifier):
 
     # Statements.
 
-    def stmt(self, s: Stmt, label: str) -> None:
+    def stmt(self, s: S.Stmt, label: str) -> None:
         """Checks one statement."""
         around = self.stmt_now
         self.path.append(label)
@@ -140,16 +119,16 @@ class _Verifier(ScopeVerifier):
         self.path.pop()
         self.stmt_now = around
 
-    def inner(self, s: Stmt, label: str, *, repeated: bool = False) -> None:
+    def inner(self, s: S.Stmt, label: str, *, repeated: bool = False) -> None:
         """Checks a statement in a scope of its own."""
         with self.scope(repeated=repeated):
             self.stmt(s, label)
 
-    def seq(self, s: Seq) -> None:
+    def seq(self, s: S.Seq) -> None:
         for k, inner in enumerate(s.body):
             self.stmt(inner, str(k))
 
-    def loop(self, s: For) -> None:
+    def loop(self, s: S.For) -> None:
         """Checks a loop."""
         for e in (s.start, s.stop):
             self.expr(e, i64, f"a bound of loop `{s.var.name}`")
@@ -166,7 +145,7 @@ class _Verifier(ScopeVerifier):
             self.threads = around
             del self.loops[s.var]
 
-    def block(self, s: Block) -> None:
+    def block(self, s: S.Block) -> None:
         """Checks a block: its iterators, and its body in a scope without the surrounding loops."""
         for i in s.iters:
             self.expr(i.value, i64, f"the value of iterator `{i.var.name}`")
@@ -190,7 +169,7 @@ class _Verifier(ScopeVerifier):
         self.blocks.pop()
         self.visible, self.hidden, self.loops = around, hidden, loops
 
-    def init(self, s: Block, init: Stmt) -> None:
+    def init(self, s: S.Block, init: S.Stmt) -> None:
         """Checks an init, which sees the spatial iterators only."""
         spatial = dict(self.visible)
         for i in s.iters:
@@ -203,7 +182,7 @@ class _Verifier(ScopeVerifier):
             self.visible = spatial
             self.hidden -= {i.var for i in s.iters}
 
-    def bindings(self, s: Block) -> None:
+    def bindings(self, s: S.Block) -> None:
         """Checks that the values of the iterators are independent quasi-affine maps of the loops."""
         values = [i.value for i in s.iters]
         if all(v in self.loops for v in values) and len(set(values)) == len(values):
@@ -235,7 +214,7 @@ class _Verifier(ScopeVerifier):
                 facts = facts.with_equal(i.var, i.value)
         return facts
 
-    def region(self, r: Region) -> None:
+    def region(self, r: S.Region) -> None:
         """Checks a declared region."""
         self.use(r.buffer)
         self.indices(r.buffer, r.starts)
@@ -257,16 +236,16 @@ class _Verifier(ScopeVerifier):
         for i in indices:
             self.expr(i, i64, "an index")
 
-    def store(self, s: Store) -> None:
+    def store(self, s: S.Store) -> None:
         self.place(s.buffer, s.indices)
         self.expr(s.value, loaded_dtype(s.buffer.dtype), f"the value stored to `{s.buffer.name}`")
 
-    def reduce(self, s: Reduce) -> None:
+    def reduce(self, s: S.Reduce) -> None:
         """Checks a reduction."""
         for t in s.targets:
             self.place(t.buffer, t.indices)
         c = s.combiner
-        if c.name in NAMED_COMBINERS:
+        if c.name in S.NAMED_COMBINERS:
             count = 2 if c.name == "fma" else 1
             if len(s.targets) != 1 or len(s.values) != count:
                 raise self.fail(f"reduction `{c.name}` has one target and {count} values")
@@ -276,10 +255,10 @@ class _Verifier(ScopeVerifier):
         else:
             self.combiner(s)
         for v in s.values:
-            dtype = s.targets[0].dtype if c.name in NAMED_COMBINERS else None
+            dtype = s.targets[0].dtype if c.name in S.NAMED_COMBINERS else None
             self.expr(v, dtype, f"the value reduced into `{s.targets[0].buffer.name}`")
 
-    def combiner(self, s: Reduce) -> None:
+    def combiner(self, s: S.Reduce) -> None:
         """Checks a lambda combiner: as many arguments and results as targets, of the same dtypes, over its own arguments only."""
         c = s.combiner
         types = [t.dtype for t in s.targets]
@@ -293,14 +272,14 @@ class _Verifier(ScopeVerifier):
             for v in free_vars(e) - own:
                 raise self.fail(f"the combiner uses `{v.name}`, which is not one of its arguments")
 
-    def let(self, s: Let) -> None:
+    def let(self, s: S.Let) -> None:
         self.expr(s.value, s.var.dtype, f"the value of `{s.var.name}`")
         self.define(s.var, fixed=not self.repeated)
 
-    def alloc(self, s: Alloc) -> None:
+    def alloc(self, s: S.Alloc) -> None:
         """Checks an allocation; stack and register buffers must have a constant size."""
         b = s.buffer
-        for e in exprs(s):
+        for e in S.exprs(s):
             self.expr(e, i64, f"an extent of `{b.name}`")
         self.buffer(b)
         if b.scope == "global":
@@ -314,12 +293,12 @@ class _Verifier(ScopeVerifier):
             self.registers[b] = self.threads
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
 
-    def view(self, s: View) -> None:
+    def view(self, s: S.View) -> None:
         """Checks a view."""
         b, source = s.buffer, s.source
         self.use(source)
         self.indices(source, s.start)
-        for e in exprs(s):
+        for e in S.exprs(s):
             self.expr(e, i64, f"a number of view `{b.name}`")
         self.buffer(b)
         if not may_be_seen_as(source.dtype, b.dtype):
@@ -331,23 +310,23 @@ class _Verifier(ScopeVerifier):
         if source in self.readonly:
             self.readonly.add(b)
 
-    def if_(self, s: If) -> None:
+    def if_(self, s: S.If) -> None:
         self.expr(s.cond, bool_, "the condition")
         self.inner(s.then, "if")
         if s.orelse is not None:
             self.inner(s.orelse, "else")
 
-    def while_(self, s: While) -> None:
+    def while_(self, s: S.While) -> None:
         self.expr(s.cond, bool_, "the condition")
         self.inner(s.body, "while", repeated=True)
 
-    def check(self, s: Check) -> None:
+    def check(self, s: S.Check) -> None:
         self.expr(s.cond, bool_, "the condition")
         for v in s.values:
             self.expr(v, i64, "a value of the message")
         self.guard = all_of(self.guard, s.cond)
 
-    def call(self, s: Call) -> None:
+    def call(self, s: S.Call) -> None:
         """Checks a call: arguments, dims, and that no argument that is written aliases another one."""
         f = s.func
         if len(s.args) != len(f.params) or len(s.dims) != len(f.symbols):
@@ -370,7 +349,7 @@ class _Verifier(ScopeVerifier):
                 if a is b and (p.role != "in" or q.role != "in"):
                     raise self.fail(f"`{a.name}` is passed to `{f.name}` twice, and written there", help="parameters must not overlap")
 
-    def argument(self, p: Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
+    def argument(self, p: S.Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
         """Checks an argument against its parameter."""
         if isinstance(p.value, Var) or not isinstance(a, Buffer):
             if isinstance(p.value, Var) == isinstance(a, Expr):
@@ -389,7 +368,7 @@ class _Verifier(ScopeVerifier):
             if _differ(actual, substitute(declared, binding)):
                 raise self.fail(f"argument `{p.value.name}` does not fit: {actual} is not {substitute(declared, binding)}", facts)
 
-    def contract(self, f: Func, symbol: Var, value: Expr) -> None:
+    def contract(self, f: S.Func, symbol: Var, value: Expr) -> None:
         """Checks that a dim is in the callee's range; a user's call has to guarantee it."""
         if not isinstance(symbol, Dim) or self.stmt_now is None or self.stmt_now.span is None or value is symbol:
             return
@@ -407,19 +386,19 @@ class _Verifier(ScopeVerifier):
                 )
 
 
-_CHECK: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
-    Seq: _Verifier.seq,
-    For: _Verifier.loop,
-    Block: _Verifier.block,
-    Store: _Verifier.store,
-    Reduce: _Verifier.reduce,
-    Let: _Verifier.let,
-    Alloc: _Verifier.alloc,
-    View: _Verifier.view,
-    If: _Verifier.if_,
-    While: _Verifier.while_,
-    Call: _Verifier.call,
-    Check: _Verifier.check,
+_CHECK: dict[type[S.Stmt], Callable[[_Verifier, Any], None]] = {
+    S.Seq: _Verifier.seq,
+    S.For: _Verifier.loop,
+    S.Block: _Verifier.block,
+    S.Store: _Verifier.store,
+    S.Reduce: _Verifier.reduce,
+    S.Let: _Verifier.let,
+    S.Alloc: _Verifier.alloc,
+    S.View: _Verifier.view,
+    S.If: _Verifier.if_,
+    S.While: _Verifier.while_,
+    S.Call: _Verifier.call,
+    S.Check: _Verifier.check,
 }
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..support.errors import UnsupportedError
 from ..support.source import caller_span
+from .machine import Cpu
 
 
 class Row(NamedTuple):
@@ -59,6 +60,13 @@ class Spelled(NamedTuple):
             raise self.refused(f"the target `{self.base.partition(':')[0]}` takes no operating system: `{self.name}`")
         if self.features and not features:
             raise self.refused(f"the target `{self.base.partition(':')[0]}` takes no features: `{self.name}`")
+
+    def among(
+        self, cpus: Mapping[str, Cpu], known: Collection[str], implies: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Cpu, frozenset[str]] | None:
+        """The CPU of this name and its features, those of the name included; None if `cpus` does not have it."""
+        cpu = cpus.get(self.cpu)
+        return None if cpu is None else (cpu, self.closed(known, implies).union(cpu.features))
 
     def closed(self, known: Collection[str], implies: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
         """The features and all that they imply; raises an error for an unknown one."""

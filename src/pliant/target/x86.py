@@ -122,11 +122,10 @@ NAMES = tuple(CPUS)
 
 def named(spelled: Spelled) -> Target | None:
     """The target for a CPU of CPUS, or None."""
-    if spelled.cpu not in CPUS:
-        return None
-    cpu = CPUS[spelled.cpu]
-    features = spelled.closed(FEATURES, IMPLIES).union(cpu.features)
-    return make(spelled.name, spelled.cpu, spelled.cpu, features, cpu.caches, os=spelled.system)
+    match spelled.among(CPUS, FEATURES, IMPLIES):
+        case cpu, features:
+            return make(spelled.name, spelled.cpu, spelled.cpu, features, cpu.caches, os=spelled.system)
+    return None
 
 
 def level(number: int) -> frozenset[str]:

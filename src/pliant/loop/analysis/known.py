@@ -13,18 +13,18 @@ when a proof asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ...dtype import i64
 from ...sym.conditions import all_of
-from ...sym.expr import Const, Dim, Expr, Le, Var, substitute
+from ...sym.expr import Const, Dim, Expr, Le, Not, Var, substitute
 from ...sym.facts import EMPTY, Facts
 from ...sym.flat import flat_poly
 from ...sym.poly import Poly, poly_of
 from ...sym.prove import prove
 from ..buffer import has_load
-from ..stmt import For
+from ..stmt import For, If, Stmt, While, map_children
 
 
 def within(loop: For) -> Expr:
@@ -66,6 +66,23 @@ class Known:
         """Adds the value of an integer let; drops one that reads memory."""
         if var.dtype.is_int and not has_load(value):
             self.lets[var] = value
+
+    def map_inner(self, s: For | If | While, f: Callable[[Stmt], Stmt]) -> Stmt:
+        """`s` with `f` applied to the statements directly inside, each with the facts that hold there; `s` itself if nothing changed."""
+        if isinstance(s, If):
+            then = self._under(s.cond, s.then, f)
+            orelse = None if s.orelse is None else self._under(Not(s.cond), s.orelse, f)
+            return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
+        with self.scope():
+            if isinstance(s, For):
+                self.loop(s)
+            return map_children(s, f)
+
+    def _under(self, condition: Expr, s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+        """`f(s)` where a condition holds."""
+        with self.scope():
+            self.condition(condition)
+            return f(s)
 
     @contextmanager
     def supposing(self, lets: Mapping[Var, Expr]) -> Iterator[None]:

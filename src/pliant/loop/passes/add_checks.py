@@ -24,28 +24,8 @@ from ...sym.bounds import int_range
 from ...sym.conditions import all_of
 from ...sym.expr import TRUE, Const, Expr, Var, free_vars, substitute
 from ...sym.walk import walk
+from .. import stmt as S
 from ..buffer import Buffer, Load
-from ..stmt import (
-    Alloc,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Param,
-    Reduce,
-    Replacer,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    map_children,
-    seq,
-    walk_stmts,
-    zero,
-)
 from ..stmt import exprs as exprs_of
 from ..verify_blocks import shared_memory
 from ..verify_memory import CONCURRENT
@@ -56,7 +36,7 @@ from .track_races import Race, new_race
 from .written import Track, for_all, new_track, reach
 
 
-def add_checks(func: Func) -> Func:
+def add_checks(func: S.Func) -> S.Func:
     """The program with checks; its workspace grows by the shadow memory, which `lift_workspace` treats like any other buffer."""
     return func.with_(body=_Checks(func).function())
 
@@ -64,18 +44,18 @@ def add_checks(func: Func) -> Func:
 class _Checks(ExprChecks):
     """Rewrites one function; the tracks and ranges are those at the current statement."""
 
-    def __init__(self, func: Func) -> None:
+    def __init__(self, func: S.Func) -> None:
         super().__init__(func.name, func.span)
         self.func = _plain(func)
         self.indexing = _index_vars(self.func.body)
         self.races: list[Race] = []
-        self.views: dict[Buffer, View] = {}
+        self.views: dict[Buffer, S.View] = {}
         self.now = 0  # the number of the current statement, for stamps
 
-    def function(self) -> Stmt:
+    def function(self) -> S.Stmt:
         """The body with its checks."""
-        before: list[Stmt] = []
-        passed = {a for s in walk_stmts(self.func.body) if isinstance(s, Call) for p, a in _buffers(s) if p.role == "out"}
+        before: list[S.Stmt] = []
+        passed = {a for s in S.walk_stmts(self.func.body) if isinstance(s, S.Call) for p, a in _buffers(s) if p.role == "out"}
         for p in self.func.params:
             if not isinstance(p.value, Buffer):
                 continue
@@ -83,46 +63,46 @@ class _Checks(ExprChecks):
                 self.tracks[p.value], setup = new_track(p.value, private=False, value=p.role == "inout")
                 before += setup
             else:
-                self.tracks[p.value] = Track(p.value, zero(), None)
+                self.tracks[p.value] = Track(p.value, S.zero(), None)
         body = self.stmts(self.func.body)
         outs = [p.value for p in self.func.params if p.role == "out" and isinstance(p.value, Buffer)]
-        return seq(*before, *body, *(self.complete(b) for b in outs))
+        return S.seq(*before, *body, *(self.complete(b) for b in outs))
 
     # Statements.
 
-    def stmts(self, s: Stmt) -> list[Stmt]:
+    def stmts(self, s: S.Stmt) -> list[S.Stmt]:
         """`s`, the checks before it, and the updates of shadow memory after it."""
         around, facts = self.span, self.facts
         self.span = s.span or around
         self.now += 1
         match s:
-            case Seq():
+            case S.Seq():
                 checked = [x for inner in s.body for x in self.stmts(inner)]
-            case For():
+            case S.For():
                 checked = [*self.all(exprs_of(s), index=True), self.loop(s)]
-            case While():
+            case S.While():
                 body = self.inner(s.body)
-                checked = [*self.all((s.cond,)), s.with_(body=seq(body, *self.all((s.cond,))))]
-            case If():
+                checked = [*self.all((s.cond,)), s.with_(body=S.seq(body, *self.all((s.cond,))))]
+            case S.If():
                 orelse = None if s.orelse is None else self.inner(s.orelse)
                 checked = [*self.all((s.cond,)), s.with_(then=self.inner(s.then), orelse=orelse)]
-            case Call():
+            case S.Call():
                 checked = self.call(s)
             case _:
                 checked = self.simple(s)
         self.span = around
-        if not isinstance(s, Seq | Let | View):
+        if not isinstance(s, S.Seq | S.Let | S.View):
             self.facts = facts
         return checked
 
-    def inner(self, s: Stmt) -> Stmt:
+    def inner(self, s: S.Stmt) -> S.Stmt:
         """A nested statement with its checks; ranges learned in it are dropped at its end."""
         facts = self.facts
-        checked = seq(*self.stmts(s))
+        checked = S.seq(*self.stmts(s))
         self.facts = facts
         return checked
 
-    def loop(self, s: For) -> Stmt:
+    def loop(self, s: S.For) -> S.Stmt:
         """A loop with its checks, and with race detection if its iterations may share memory."""
         low, high = int_range(s.start, self.facts)[0], int_range(s.stop, self.facts)[1] - 1
         facts = self.facts
@@ -140,20 +120,20 @@ class _Checks(ExprChecks):
         self.now = now
         self.races.pop()
         self.facts = facts
-        return seq(*before, s.with_(body=body, kind="serial"))
+        return S.seq(*before, s.with_(body=body, kind="serial"))
 
-    def followed(self, s: For) -> list[Track]:
+    def followed(self, s: S.For) -> list[Track]:
         """The memory that iterations of a concurrent loop may share, as far as the analysis sees; empty if there is none."""
         if s.kind not in CONCURRENT and not s.kind.startswith("gpu."):
             return []
-        if s.kind == "vector" and any(isinstance(x, Call) for x in walk_stmts(s.body)):
+        if s.kind == "vector" and any(isinstance(x, S.Call) for x in S.walk_stmts(s.body)):
             return []
         roots = {self.tracks[b].root for b in shared_memory(self.func, s, self.views.values()) if b in self.tracks}
-        return [Track(r, zero(), None) for r in roots]
+        return [Track(r, S.zero(), None) for r in roots]
 
     # Races.
 
-    def access(self, b: Buffer, indices: tuple[Expr, ...], *, read: bool = False) -> list[Stmt]:
+    def access(self, b: Buffer, indices: tuple[Expr, ...], *, read: bool = False) -> list[S.Stmt]:
         """Also the race checks of a read, and the statements that record it."""
         checks = super().access(b, indices, read=read)
         track = self.tracks[b]
@@ -163,9 +143,9 @@ class _Checks(ExprChecks):
                     checks += [self.race(race, track.root, place, b, indices, write=False), race.read(place, track.root, self.now)]
         return checks
 
-    def wrote(self, b: Buffer, indices: tuple[Expr, ...]) -> list[Stmt]:
+    def wrote(self, b: Buffer, indices: tuple[Expr, ...]) -> list[S.Stmt]:
         """The race checks of a write, and the statements that record it."""
-        checks: list[Stmt] = []
+        checks: list[S.Stmt] = []
         track = self.tracks[b]
         for race in self.races:
             if track.root in race.writers:
@@ -176,13 +156,13 @@ class _Checks(ExprChecks):
                     checks.append(race.wrote(place, track.root, self.now))
         return checks
 
-    def race(self, race: Race, root: Buffer, place: Expr, b: Buffer, indices: tuple[Expr, ...], *, write: bool) -> Stmt:
+    def race(self, race: Race, root: Buffer, place: Expr, b: Buffer, indices: tuple[Expr, ...], *, write: bool) -> S.Stmt:
         """The check that no other iteration has written the element before."""
         stamp = race.writers[root].load(place)
         event = f"was written by {race.loop.var.name} = {{1}}"
         return self.depends(race, race.may_follow(stamp, self.now), b, indices, event, (race.shown(stamp),))
 
-    def depends(self, race: Race, cond: Expr, b: Buffer, indices: tuple[Expr, ...], told: str, values: tuple[Expr, ...]) -> Stmt:
+    def depends(self, race: Race, cond: Expr, b: Buffer, indices: tuple[Expr, ...], told: str, values: tuple[Expr, ...]) -> S.Stmt:
         """A race check, with its message."""
         v, shown = race.loop.var, f"`{b.name}[{', '.join(map(str, indices))}]`"
         message = (
@@ -190,38 +170,38 @@ class _Checks(ExprChecks):
         )
         return self.check(cond, message, (v, *values), "make the loop serial")
 
-    def simple(self, s: Stmt) -> list[Stmt]:
+    def simple(self, s: S.Stmt) -> list[S.Stmt]:
         """A statement that has no statements inside, with its checks."""
         match s:
-            case Let():
+            case S.Let():
                 checks = self.all((s.value,), index=s.var in self.indexing)
                 self.know(s.var, s.value)
                 return [*checks, s]
-            case Store():
+            case S.Store():
                 checks = [*self.access(s.buffer, s.indices), *self.all((s.value,))]
                 return [*checks, *self.wrote(s.buffer, s.indices), s, *self.tracks[s.buffer].mark(s.buffer, s.indices)]
-            case Reduce():
+            case S.Reduce():
                 checks = [*self.all((*s.targets, *s.values)), *self.combiner(s)]
                 return [*checks, *(x for t in s.targets for x in self.wrote(t.buffer, t.indices)), s]
-            case Alloc():
+            case S.Alloc():
                 checks = [*self.all(exprs_of(s), index=True), *self.extents(s.buffer), s]
                 self.tracks[s.buffer], shadow = new_track(s.buffer, private=s.buffer.scope == "stack")
                 return [*checks, *shadow]
-            case View():
+            case S.View():
                 return self.view(s)
-            case Check():
+            case S.Check():
                 values = self.all(s.values)
                 tested = s.with_(kind="check") if s.kind == "assume" else s
-                return [*self.all((s.cond,)), *([If(E.Not(s.cond), seq(*values))] if values else []), tested]
+                return [*self.all((s.cond,)), *([S.If(E.Not(s.cond), S.seq(*values))] if values else []), tested]
         return [s]
 
-    def combiner(self, s: Reduce) -> list[Stmt]:
+    def combiner(self, s: S.Reduce) -> list[S.Stmt]:
         """The checks of a combiner's expressions, with its parameters replaced by the values that it combines."""
         c = s.combiner
         values = dict(zip((*c.left, *c.right), (*s.targets, *s.values), strict=True)) if c.result else {}
         return self.all([substitute(e, values) for e in c.result])
 
-    def view(self, s: View) -> list[Stmt]:
+    def view(self, s: S.View) -> list[S.Stmt]:
         """The checks that a view lies inside the memory; its track counts from the start of the memory's owner."""
         checks = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
         self.views[s.buffer] = s
@@ -230,13 +210,13 @@ class _Checks(ExprChecks):
         base: Expr = start
         if not isinstance(start, Const | Var):
             base = Var(f"{s.buffer.name}_start", i64)
-            checks += [*self.all((start,), index=True), Let(base, start)]
+            checks += [*self.all((start,), index=True), S.Let(base, start)]
             self.know(base, start)
         track = self.tracks[s.buffer] = Track(source.root, base, source.shadow)
         low, high = reach(s.buffer)
         first, last = base + track.scaled(s.buffer, low), base + track.scaled(s.buffer, high) + track.width(s.buffer) - 1
-        empty = [E.Eq(e, zero()) for e in s.buffer.shape]
-        inside = all_of(E.Le(zero(), first), E.Lt(last, track.size()))
+        empty = [E.Eq(e, S.zero()) for e in s.buffer.shape]
+        inside = all_of(E.Le(S.zero(), first), E.Lt(last, track.size()))
         some = all_of(*(E.Not(e) for e in empty))
         fits = self.check(
             inside,
@@ -246,20 +226,20 @@ class _Checks(ExprChecks):
             "start earlier, or make the view smaller",
         )
         wraps = self.all((first, last), index=True)
-        checks.append(seq(*wraps, fits) if some is TRUE else If(some, seq(*wraps, fits)))
+        checks.append(S.seq(*wraps, fits) if some is TRUE else S.If(some, S.seq(*wraps, fits)))
         return [*checks, s]
 
-    def extents(self, b: Buffer) -> list[Stmt]:
+    def extents(self, b: Buffer) -> list[S.Stmt]:
         """The checks that no extent is negative."""
         return [
-            self.check(E.Le(zero(), e), f"extent {d} of `{b.name}`, `{e}`, is {{0}} in `{self.name}`", (e,))
+            self.check(E.Le(S.zero(), e), f"extent {d} of `{b.name}`, `{e}`, is {{0}} in `{self.name}`", (e,))
             for d, e in enumerate(b.shape)
             if int_range(e, self.facts)[0] < 0
         ]
 
     # Calls are inlined: views with the callee's names and shapes, and its body over them.
 
-    def call(self, s: Call) -> list[Stmt]:
+    def call(self, s: S.Call) -> list[S.Stmt]:
         """An inlined call, with the checks of its arguments and outputs."""
         checks = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
         callee = s.func
@@ -270,7 +250,7 @@ class _Checks(ExprChecks):
                 binding[p.value] = a
                 if not isinstance(a, Const):  # passed by value: the callee may overwrite the memory it was computed from
                     args[n] = binding[p.value] = var = Var(p.value.name, p.value.dtype)
-                    checks.append(Let(var, a))
+                    checks.append(S.Let(var, a))
                     self.know(var, a)
         outs: list[Buffer] = []
         for n, (p, a) in enumerate(zip(callee.params, s.args, strict=True)):
@@ -280,7 +260,7 @@ class _Checks(ExprChecks):
             strides = None if p.value.strides is None else tuple(substitute(e, binding) for e in p.value.strides)
             argument = Buffer(p.value.name, a.dtype, shape, strides, a.scope)
             checks += self.agree(s, a, argument)
-            checks += self.view(View(argument, a, tuple(zero() for _ in a.shape)))
+            checks += self.view(S.View(argument, a, tuple(S.zero() for _ in a.shape)))
             args[n] = argument
             if p.role == "out":
                 outs.append(argument)
@@ -293,7 +273,7 @@ class _Checks(ExprChecks):
         self.indexing, self.name = around, name
         return checks
 
-    def agree(self, s: Call, given: Buffer, wanted: Buffer) -> list[Stmt]:
+    def agree(self, s: S.Call, given: Buffer, wanted: Buffer) -> list[S.Stmt]:
         """The checks that an argument has the extents and strides that its parameter declares."""
         pairs = [(f"extent {d}", a, b) for d, (a, b) in enumerate(zip(given.shape, wanted.shape, strict=True))]
         if given.strides is not None or wanted.strides is not None:
@@ -306,58 +286,58 @@ class _Checks(ExprChecks):
             if a is not b
         ]
 
-    def forget(self, b: Buffer) -> list[Stmt]:
+    def forget(self, b: Buffer) -> list[S.Stmt]:
         """The statements that mark an output of a callee as unwritten: it is undefined when the call starts."""
         at = [Var(f"i{d}", i64) for d in range(b.ndim)]
         cleared = self.tracks[b].mark(b, tuple(at), 0)
         return [for_all(b, cleared, at)] if cleared else []
 
-    def complete(self, b: Buffer) -> Stmt:
+    def complete(self, b: Buffer) -> S.Stmt:
         """The statement that checks that every element of an output was written."""
         track = self.tracks[b]
         if track.shadow is None:
-            return Seq(())
+            return S.Seq(())
         at = [Var(f"i{d}", i64) for d in range(b.ndim)]
         place = ", ".join(f"{{{d}}}" for d in range(min(b.ndim, VALUES)))
         message = f"output `{b.name}` of `{self.name}` is not completely written: nothing is stored to `{b.name}[{place}]`"
         test = self.check(track.is_written(b, tuple(at)), message, at, "an output has a value everywhere on return")
-        checked: Stmt = test.with_(span=self.span)
+        checked: S.Stmt = test.with_(span=self.span)
         counts = self.func.attrs.counted
         if b.name in counts and b in self.func.buffers:
             count = next(c for c in self.func.buffers if c.name == counts[b.name])
-            checked = If(E.Lt(at[0], count.load()), checked)
+            checked = S.If(E.Lt(at[0], count.load()), checked)
         return for_all(b, [checked], at)
 
 
-def _plain(func: Func) -> Func:
+def _plain(func: S.Func) -> S.Func:
     """The function without blocks, unrolled loops and registers, so that every access is a plain statement."""
     lowered = lower_blocks(func)
     stack = {
         s.buffer: Buffer(s.buffer.name, s.buffer.dtype, s.buffer.shape, s.buffer.strides, "stack")
-        for s in walk_stmts(lowered.body)
-        if isinstance(s, Alloc) and s.buffer.scope == "register"
+        for s in S.walk_stmts(lowered.body)
+        if isinstance(s, S.Alloc) and s.buffer.scope == "register"
     }
 
-    def serial(s: Stmt) -> Stmt:
-        s = map_children(s, serial)
-        return s.with_(kind="serial") if isinstance(s, For) and s.kind == "unroll" else s
+    def serial(s: S.Stmt) -> S.Stmt:
+        s = S.map_children(s, serial)
+        return s.with_(kind="serial") if isinstance(s, S.For) and s.kind == "unroll" else s
 
-    return lowered.with_(body=Replacer(buffers=stack).stmt(serial(lowered.body)))
+    return lowered.with_(body=S.Replacer(buffers=stack).stmt(serial(lowered.body)))
 
 
-def _index_vars(s: Stmt) -> frozenset[Var]:
+def _index_vars(s: S.Stmt) -> frozenset[Var]:
     """The variables that indices, bounds and shapes are computed from."""
     used: set[Var] = set()
-    lets: list[Let] = []
-    for x in walk_stmts(s):
+    lets: list[S.Let] = []
+    for x in S.walk_stmts(s):
         parts = exprs_of(x)
-        if isinstance(x, Let):
+        if isinstance(x, S.Let):
             lets.append(x)
-        elif isinstance(x, For | Alloc | View | Call):
+        elif isinstance(x, S.For | S.Alloc | S.View | S.Call):
             used.update(*map(free_vars, parts))
-        elif isinstance(x, Store):
+        elif isinstance(x, S.Store):
             used.update(*map(free_vars, x.indices))
-        elif isinstance(x, Reduce):
+        elif isinstance(x, S.Reduce):
             used.update(*(free_vars(i) for t in x.targets for i in t.indices))
         used.update(*(free_vars(n) for e in parts for n in walk(e) if isinstance(n, Load)))
     for let in reversed(lets):
@@ -366,6 +346,6 @@ def _index_vars(s: Stmt) -> frozenset[Var]:
     return frozenset(used)
 
 
-def _buffers(s: Call) -> list[tuple[Param, Buffer]]:
+def _buffers(s: S.Call) -> list[tuple[S.Param, Buffer]]:
     """The buffer arguments of a call, each with its parameter."""
     return [(p, a) for p, a in zip(s.func.params, s.args, strict=True) if isinstance(a, Buffer)]

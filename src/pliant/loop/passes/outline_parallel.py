@@ -29,62 +29,43 @@ from typing import NamedTuple
 
 from ...support.errors import UnsupportedError
 from ...support.names import unused_name
-from ...sym.expr import Const, Eq, Expr, Not, Var, free_vars
+from ...sym.expr import Const, Eq, Expr, Var, free_vars
+from .. import stmt as S
 from ..analysis.byte_ownership import owns_bytes
 from ..analysis.known import Known, not_negative, within
 from ..attributes import FuncAttrs
 from ..buffer import Buffer, has_load, loads_in
-from ..stmt import (
-    Alloc,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Param,
-    Replacer,
-    Seq,
-    Stmt,
-    View,
-    While,
-    exprs,
-    map_children,
-    seq,
-    walk_stmts,
-    writes,
-)
 
 
-def is_launch(s: Stmt) -> bool:
+def is_launch(s: S.Stmt) -> bool:
     """True if a loop hands chunks of iterations to an outlined function."""
-    return isinstance(s, For) and s.kind == "parallel" and isinstance(s.body, Call) and s.body.func.attrs.chunk
+    return isinstance(s, S.For) and s.kind == "parallel" and isinstance(s.body, S.Call) and s.body.func.attrs.chunk
 
 
-def chunks(func: Func) -> list[Func]:
+def chunks(func: S.Func) -> list[S.Func]:
     """The outlined functions that a function launches."""
-    return [s.body.func for s in walk_stmts(func.body) if is_launch(s) and isinstance(s, For) and isinstance(s.body, Call)]
+    return [s.body.func for s in S.walk_stmts(func.body) if is_launch(s) and isinstance(s, S.For) and isinstance(s.body, S.Call)]
 
 
-def outline_parallel(func: Func) -> Func:
+def outline_parallel(func: S.Func) -> S.Func:
     """The function with a launch for each parallel loop that threads execute."""
-    if not any(_is_parallel(s) and not is_launch(s) for s in walk_stmts(func.body)):
+    if not any(_is_parallel(s) and not is_launch(s) for s in S.walk_stmts(func.body)):
         return func
     return func.with_(body=_Outliner(func).stmt(func.body))
 
 
-def _is_parallel(s: Stmt) -> bool:
+def _is_parallel(s: S.Stmt) -> bool:
     """True if a statement is a parallel loop."""
-    return isinstance(s, For) and s.kind == "parallel"
+    return isinstance(s, S.For) and s.kind == "parallel"
 
 
-def _serial(s: Stmt) -> Stmt:
+def _serial(s: S.Stmt) -> S.Stmt:
     """A statement with its parallel loops made serial."""
-    s = map_children(s, _serial)
-    return _one_by_one(s) if isinstance(s, For) and _is_parallel(s) else s
+    s = S.map_children(s, _serial)
+    return _one_by_one(s) if isinstance(s, S.For) and _is_parallel(s) else s
 
 
-def _one_by_one(s: For) -> For:
+def _one_by_one(s: S.For) -> S.For:
     """The loop as a serial one, without a grain."""
     return s.with_(kind="serial", annotations={k: v for k, v in s.annotations.items() if k != "grain"})
 
@@ -92,74 +73,59 @@ def _one_by_one(s: For) -> For:
 class _Outliner:
     """Walks down to the parallel loops, with the facts and names in scope."""
 
-    def __init__(self, func: Func) -> None:
+    def __init__(self, func: S.Func) -> None:
         self.func = func
         self.symbols = func.symbols
         self.known = Known(func.symbols)
-        self.lets: dict[Var, Let] = {}
-        self.views: dict[Buffer, View] = {}
+        self.lets: dict[Var, S.Let] = {}
+        self.views: dict[Buffer, S.View] = {}
         # Everything in scope, in the order of binding: the parameters of outlined functions come in this order.
         self.order: dict[Var | Buffer, None] = dict.fromkeys((*func.buffers, *func.symbols, *func.scalars))
         self.names = {func.name}
 
-    def stmt(self, s: Stmt) -> Stmt:
+    def stmt(self, s: S.Stmt) -> S.Stmt:
         """A statement with launches for its parallel loops."""
         match s:
-            case Seq():
+            case S.Seq():
                 return self.sequence(s)
-            case For() if is_launch(s):
+            case S.For() if is_launch(s):
                 return s
-            case For(kind="vector"):
+            case S.For(kind="vector"):
                 return _serial(s)
-            case For(kind="parallel"):
+            case S.For(kind="parallel"):
                 uses = _uses(s.body)
                 return self.launch(s, uses) if owns_bytes(self.known, s, uses.all_written) else self.stmt(_one_by_one(s))
-            case For():
+            case S.For():
                 self.order[s.var] = None
-                with self.known.scope():
-                    self.known.loop(s)
-                    body = self.stmt(s.body)
-                return s if body is s.body else s.with_(body=body)
-            case If():
-                then = self.under(s.cond, s.then)
-                orelse = None if s.orelse is None else self.under(Not(s.cond), s.orelse)
-                return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
-            case While():
-                with self.known.scope():
-                    body = self.stmt(s.body)
-                return s if body is s.body else s.with_(body=body)
+                return self.known.map_inner(s, self.stmt)
+            case S.If() | S.While():
+                return self.known.map_inner(s, self.stmt)
         return s
 
-    def under(self, condition: Expr, s: Stmt) -> Stmt:
-        """A statement that runs where a condition holds."""
-        with self.known.scope():
-            self.known.condition(condition)
-            return self.stmt(s)
-
-    def sequence(self, s: Seq) -> Stmt:
+    def sequence(self, s: S.Seq) -> S.Stmt:
         """Statements in order; each sees the names and checks of those before it."""
-        body: list[Stmt] = []
+        body: list[S.Stmt] = []
         for n, x in enumerate(s.body):
-            if isinstance(x, View) and any(map(has_load, exprs(x))):
-                return seq(*body, self.sequence(Seq(_with_named_numbers(x, s.body[n + 1 :]))))
+            if isinstance(x, S.View) and any(map(has_load, S.exprs(x))):
+                return S.seq(*body, self.sequence(S.Seq(_with_named_numbers(x, s.body[n + 1 :]))))
             match x:
-                case Let():
+                case S.Let():
                     self.order[x.var] = None
                     self.lets[x.var] = x
                     self.known.let(x.var, x.value)
-                case Alloc():
+                case S.Alloc():
                     self.order[x.buffer] = None
-                case View():
+                case S.View():
                     self.order[x.buffer] = None
                     self.views[x.buffer] = x
-                case Check():
+                case S.Check():
                     self.known.condition(x.cond)
             body.append(self.stmt(x))
-        return s if all(a is b for a, b in zip(body, s.body, strict=True)) else seq(*body)
+        return s if all(a is b for a, b in zip(body, s.body, strict=True)) else S.seq(*body)
 
     # Launches.
 
-    def launch(self, s: For, uses: _Uses) -> Stmt:
+    def launch(self, s: S.For, uses: _Uses) -> S.Stmt:
         """A launch: the parallel loop with its body outlined."""
         body = _serial(s.body) if uses.nested else s.body
         memory = self.memory(s, body, uses)
@@ -175,14 +141,14 @@ class _Outliner:
         of_itself = not_negative(symbols)  # known inside of the function anyway
         facts = [*defined, *(e for e in assumed if e not in of_itself)]
         if memory.replaced:
-            body = Replacer(buffers=memory.replaced).stmt(body)
-        loop = For(s.var, begin, end, "serial", seq(*map(_assume, _usable([within(s)])), body), span=s.span)
-        params = [*memory.params, *(Param(v) for v in (*scalars, begin, end))]
+            body = S.Replacer(buffers=memory.replaced).stmt(body)
+        loop = S.For(s.var, begin, end, "serial", S.seq(*map(_assume, _usable([within(s)])), body), span=s.span)
+        params = [*memory.params, *(S.Param(v) for v in (*scalars, begin, end))]
         attrs = FuncAttrs(chunk=True, scheduled=True, host=self.func.attrs.host)
         name = unused_name(f"{self.func.name}_{s.var.name}", self.names)
-        chunk = Func(name, tuple(params), seq(*constant, *map(_assume, facts), *memory.views, loop), attrs, self.func.span)
+        chunk = S.Func(name, tuple(params), S.seq(*constant, *map(_assume, facts), *memory.views, loop), attrs, self.func.span)
         args: tuple[Buffer | Expr, ...] = (*memory.args, *scalars, s.var, s.var + 1)
-        return s.with_(body=Call(chunk, args, chunk.symbols, s.span))  # parameters have the names of the variables passed
+        return s.with_(body=S.Call(chunk, args, chunk.symbols, s.span))  # parameters have the names of the variables passed
 
     def closure(self, needed: set[Var], own: Expr) -> list[Expr]:
         """The conditions on needed variables; adds to `needed` their variables and those in the values of lets, until nothing changes."""
@@ -197,7 +163,7 @@ class _Outliner:
             needed |= more
         return [e for e in self.known.conditions if not free_vars(e).isdisjoint(needed)]
 
-    def memory(self, s: For, body: Stmt, uses: _Uses) -> _Memory:
+    def memory(self, s: S.For, body: S.Stmt, uses: _Uses) -> _Memory:
         """The buffers that an outlined body needs."""
         used, written = uses.buffers, uses.written
         groups: dict[Buffer, list[Buffer]] = {}
@@ -207,20 +173,20 @@ class _Outliner:
                     raise UnsupportedError(f"register buffer `{b.name}` is used inside of the parallel loop `{s.var.name}`", where=s.span)
                 groups.setdefault(self.root(b), []).append(b)
         args: list[Buffer] = []
-        params: list[Param] = []
-        views: list[View] = []
+        params: list[S.Param] = []
+        views: list[S.View] = []
         replaced: dict[Buffer, Buffer] = {}
         for root, names in groups.items():
             passed = names[0] if len(names) == 1 else root
             args.append(passed)
-            params.append(Param(_global(passed, replaced), "in" if written.isdisjoint(names) else "inout"))
+            params.append(S.Param(_global(passed, replaced), "in" if written.isdisjoint(names) else "inout"))
             for b in names if len(names) > 1 else ():
                 views += [v for v in self.chain(b) if v not in views]
-        for v in (*views, *(x for x in walk_stmts(body) if isinstance(x, View))) if replaced else ():
+        for v in (*views, *(x for x in S.walk_stmts(body) if isinstance(x, S.View))) if replaced else ():
             if v.source in replaced:
                 _global(v.buffer, replaced)
         remade = [v.with_(buffer=replaced.get(v.buffer, v.buffer), source=replaced.get(v.source, v.source)) for v in views]
-        sizes = {v for p in params for v in _sizes(p.value)} | {v for x in views for e in exprs(x) for v in free_vars(e)}
+        sizes = {v for p in params for v in _sizes(p.value)} | {v for x in views for e in S.exprs(x) for v in free_vars(e)}
         return _Memory(args, params, remade, replaced, sizes)
 
     def root(self, b: Buffer) -> Buffer:
@@ -229,7 +195,7 @@ class _Outliner:
             b = self.views[b].source
         return b
 
-    def chain(self, b: Buffer) -> list[View]:
+    def chain(self, b: Buffer) -> list[S.View]:
         """The views that lead from the owner of the memory to `b`."""
         if b not in self.views:
             return []
@@ -240,8 +206,8 @@ class _Memory(NamedTuple):
     """The buffers of an outlined body: arguments, parameters, views to make again, buffers to replace in the body, variables in sizes."""
 
     args: list[Buffer]
-    params: list[Param]
-    views: list[View]
+    params: list[S.Param]
+    views: list[S.View]
     replaced: dict[Buffer, Buffer]
     sizes: set[Var]
 
@@ -258,18 +224,18 @@ def _sizes(b: Buffer | Var) -> set[Var]:
     return {v for e in (*b.shape, *(b.strides or ())) for v in free_vars(e)} if isinstance(b, Buffer) else set()
 
 
-def _with_named_numbers(view: View, rest: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _with_named_numbers(view: S.View, rest: tuple[S.Stmt, ...]) -> tuple[S.Stmt, ...]:
     """A view and the statements after it, with lets for those of its sizes and offsets that are loaded from memory.
 
     An outlined body may have to make the view again. By then memory may have changed, so the values must be named.
     """
     b = view.buffer
-    names = {e: Var(f"{b.name}_size", e.dtype) for e in dict.fromkeys(exprs(view)) if has_load(e)}
+    names = {e: Var(f"{b.name}_size", e.dtype) for e in dict.fromkeys(S.exprs(view)) if has_load(e)}
     start, shape = (tuple(names.get(e, e) for e in numbers) for numbers in (view.start, b.shape))
     strides = None if b.strides is None else tuple(names.get(e, e) for e in b.strides)
     named = Buffer(b.name, b.dtype, shape, strides, b.scope)
-    lets = (Let(v, e, view.span) for e, v in names.items())
-    replacer = Replacer(buffers={b: named})
+    lets = (S.Let(v, e, view.span) for e, v in names.items())
+    replacer = S.Replacer(buffers={b: named})
     return (*lets, view.with_(buffer=named, start=start), *map(replacer.stmt, rest))
 
 
@@ -278,9 +244,9 @@ def _usable(conditions: Iterable[Expr]) -> list[Expr]:
     return [e for e in conditions if not has_load(e)]
 
 
-def _assume(condition: Expr) -> Check:
+def _assume(condition: Expr) -> S.Check:
     """A fact that the function relies on; nothing tests it."""
-    return Check(condition, "the caller knows this", kind="assume")
+    return S.Check(condition, "the caller knows this", kind="assume")
 
 
 class _Uses(NamedTuple):
@@ -293,7 +259,7 @@ class _Uses(NamedTuple):
     nested: bool
 
 
-def _uses(body: Stmt) -> _Uses:
+def _uses(body: S.Stmt) -> _Uses:
     """Collects what a body uses."""
     read: set[Expr] = set()
     touched: set[Buffer] = set()
@@ -301,22 +267,22 @@ def _uses(body: Stmt) -> _Uses:
     bound: set[Var] = set()
     inside: dict[Buffer, Buffer | None] = {}  # bound in the body: the source of a view, None for an allocation
     nested = False
-    for s in walk_stmts(body):
-        read.update(exprs(s))
+    for s in S.walk_stmts(body):
+        read.update(S.exprs(s))
         match s:
-            case For() | Let():
+            case S.For() | S.Let():
                 bound.add(s.var)
                 nested = nested or _is_parallel(s)
-            case Call():
+            case S.Call():
                 touched.update(a for a in s.args if isinstance(a, Buffer))
-                written.update(writes(s))
-            case View():
+                written.update(S.writes(s))
+            case S.View():
                 touched.add(s.source)
                 inside[s.buffer] = s.source
-            case Alloc():
+            case S.Alloc():
                 inside[s.buffer] = None
             case _:
-                written.update(writes(s))
+                written.update(S.writes(s))
     used: set[Var] = set().union(*map(free_vars, read))
     touched = (touched | written | {e.buffer for e in loads_in(read)}) - inside.keys()
     homes: set[Buffer] = set()

@@ -22,7 +22,7 @@ from itertools import takewhile
 
 from ...dtype import i64
 from ...sym.conditions import all_of
-from ...sym.expr import FALSE, TRUE, Const, Expr, Lt, Ne, Not, Var, binary, free_vars
+from ...sym.expr import FALSE, TRUE, Const, Expr, Lt, Ne, Var, binary, free_vars
 from ...sym.poly import poly_of, to_expr
 from ..analysis.known import Known
 from ..analysis.lanes import Access, accesses, loop_body, slope
@@ -58,17 +58,8 @@ class _Settler:
                 return s
             case For(kind="vector"):
                 return self.vector(s)
-            case For():
-                with self.known.scope():
-                    self.known.loop(s)
-                    return map_children(s, self.stmt)
-            case If():
-                then = self.under(s.cond, s.then)
-                orelse = None if s.orelse is None else self.under(Not(s.cond), s.orelse)
-                return s if then is s.then and orelse is s.orelse else s.with_(then=then, orelse=orelse)
-            case While():
-                with self.known.scope():
-                    return map_children(s, self.stmt)
+            case For() | If() | While():
+                return self.known.map_inner(s, self.stmt)
             case Seq():
                 return map_children(s, self.stmt)
             case Let():
@@ -78,12 +69,6 @@ class _Settler:
             case View():
                 self.roots[s.buffer] = self.roots.get(s.source, s.source)
         return s
-
-    def under(self, condition: Expr, s: Stmt) -> Stmt:
-        """A statement where a condition holds."""
-        with self.known.scope():
-            self.known.condition(condition)
-            return self.stmt(s)
 
     # Vector loops.
 
