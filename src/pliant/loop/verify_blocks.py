@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from ..support.errors import Error, InternalError
 from ..sym.expr import DIM_MAX, Const, Expr, Var, free_vars
 from .analysis.block_accesses import Access, Around, Collector, combiner_key
-from .analysis.instances import Instances
 from .buffer import Buffer, loaded
 from .stmt import (
     Alloc,
@@ -160,6 +159,8 @@ class _Claims:
             return
         if self.certain and not any(i.var not in _vars(w) for w in writes for i in unknown):
             return
+        from .analysis.instances import Instances  # imported here: most blocks do not need the prover
+
         for w in writes:
             for a in places:
                 left = Instances(self.func, b, around, own, found).left(w, a, unknown, flat=not plain)
