@@ -10,27 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import i64, u8
+from ..loop import stmt as S
 from ..loop.buffer import Buffer, has_load
 from ..loop.passes.settle_lanes import settle_lanes
 from ..loop.passes.unroll import unroll
-from ..loop.stmt import (
-    Alloc,
-    Call,
-    Check,
-    For,
-    Func,
-    If,
-    Let,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    children,
-    is_instruction,
-    without_mark,
-)
 from ..support.errors import Error, InternalError
 from ..sym import expr as E
 from ..sym.expr import Expr, Not, Var, free_vars, product
@@ -44,14 +27,14 @@ _COMBINERS: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Mi
 class Statements(Failures):
     """Emits statements as LLVM instructions; subclasses add vector and parallel loops."""
 
-    def __init__(self, state: ModuleState, func: Func) -> None:
+    def __init__(self, state: ModuleState, func: S.Func) -> None:
         super().__init__(state)
         self.func = func
         self.is_host = func.attrs.host
         self.serial_depth = 0  # number of serial loops around the present statement
         self.cancel_nest = 1  # an outermost serial loop polls the cancel flag if loops are nested this deep in it: a flat one ends soon
 
-    def stmt(self, s: Stmt) -> None:
+    def stmt(self, s: S.Stmt) -> None:
         """Emit a statement; adds its source position to errors."""
         emit = _EMIT.get(type(s))
         if emit is None:
@@ -61,11 +44,11 @@ class Statements(Failures):
         except Error as error:
             raise error.at(s.span) from error.__cause__
 
-    def vector_loop(self, s: For) -> None:
+    def vector_loop(self, s: S.For) -> None:
         """Emit a loop whose iterations are lanes; see `llvm_vector.py`."""
         raise NotImplementedError
 
-    def parallel_loop(self, s: For) -> None:
+    def parallel_loop(self, s: S.For) -> None:
         """Emit a loop over the thread pool; see `llvm_parallel.py`."""
         raise NotImplementedError
 
@@ -75,14 +58,14 @@ class Statements(Failures):
 
     # Straight-line statements.
 
-    def _seq(self, s: Seq) -> None:
+    def _seq(self, s: S.Seq) -> None:
         for inner in s.body:
             self.stmt(inner)
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: S.Store) -> None:
         self.store(s.buffer, s.indices, self.expr(s.value))
 
-    def _reduce(self, s: Reduce) -> None:
+    def _reduce(self, s: S.Reduce) -> None:
         name = s.combiner.name
         if not s.combiner.result:
             (target,) = s.targets
@@ -101,7 +84,7 @@ class Statements(Failures):
         for target, result in zip(s.targets, results, strict=True):
             self.store(target.buffer, target.indices, result)
 
-    def _let(self, s: Let) -> None:
+    def _let(self, s: S.Let) -> None:
         self._bind_value(s.var, self.expr(s.value))
         self.depth[s.var] = self.depth_of(s.value)
         if s.var.dtype.is_int and not has_load(s.value):
@@ -114,14 +97,14 @@ class Statements(Failures):
         else:
             self.varying.discard(var)
 
-    def _alloc(self, s: Alloc) -> None:
+    def _alloc(self, s: S.Alloc) -> None:
         buffer = s.buffer
         if buffer.scope == "workspace":
             self._workspace(s)
         elif buffer.scope == "stack" and buffer not in self.pointers:
             self.allocate_stack(buffer)
 
-    def _workspace(self, s: Alloc) -> None:
+    def _workspace(self, s: S.Alloc) -> None:
         """Set the pointer of the call's workspace, which a host function allocates first; emits a check of its size."""
         if not self.is_host or s.buffer.dtype is not u8 or len(self.scopes) != 1:
             raise InternalError(f"workspace buffer `{s.buffer.name}` was not lifted into the memory plan of the host program")
@@ -133,7 +116,7 @@ class Statements(Failures):
 
     # Choices and loops.
 
-    def _if(self, s: If) -> None:
+    def _if(self, s: S.If) -> None:
         c = self.expr(s.cond)
         if c.lanes:
             self._masked(c, s.cond, s.then)
@@ -152,7 +135,7 @@ class Statements(Failures):
                 self.branch(join)
         self.start_block(join)
 
-    def _masked(self, c: Val, condition: Expr, body: Stmt) -> None:
+    def _masked(self, c: Val, condition: Expr, body: S.Stmt) -> None:
         """Emit `body` for the lanes where `c` holds, under a branch that skips it if there are none."""
         active = c if self.mask is None else self.binary("and", c, self.mask)
         then, join = self.new_label("then"), self.new_label("join")
@@ -163,7 +146,7 @@ class Statements(Failures):
         self.branch(join)
         self.start_block(join)
 
-    def _while(self, s: While) -> None:
+    def _while(self, s: S.While) -> None:
         head, body, done = self.new_label("head"), self.new_label("body"), self.new_label("done")
         self.branch(head)
         self.start_block(head)
@@ -182,10 +165,10 @@ class Statements(Failures):
             self.branch(head)
         self.start_block(done)
 
-    def _for(self, s: For) -> None:
-        if is_instruction(s):
+    def _for(self, s: S.For) -> None:
+        if S.is_instruction(s):
             if not emit_instruction(self, s):  # the passes left the marked loop as it was: lower it now
-                self.stmt(settle_lanes(unroll(self.func.with_(body=without_mark(s)))).body)
+                self.stmt(settle_lanes(unroll(self.func.with_(body=S.without_mark(s)))).body)
         elif s.kind == "vector" and self.lanes and self.extent_of(s) is not None:
             self.one_by_one(s)
         elif s.kind == "vector" and not self.lanes:
@@ -197,12 +180,12 @@ class Statements(Failures):
         else:
             self.serial(s)
 
-    def extent_of(self, s: For) -> tuple[int, int] | None:
+    def extent_of(self, s: S.For) -> tuple[int, int] | None:
         """Return start and extent of a loop if both are constants here, else None."""
         start, stop = self.number_of(s.start), self.number_of(s.stop)
         return None if start is None or stop is None else (start, max(0, stop - start))
 
-    def one_by_one(self, s: For) -> None:
+    def one_by_one(self, s: S.For) -> None:
         """Emit a vector loop of constant extent inside of another one: unrolled, each iteration over the outer loop's lanes."""
         constant = self.extent_of(s)
         assert constant is not None
@@ -210,14 +193,14 @@ class Statements(Failures):
         for n in range(start, start + extent):
             self.iteration(s, n)
 
-    def iteration(self, s: For, number: int) -> None:
+    def iteration(self, s: S.For, number: int) -> None:
         """Emit the body of a loop with a constant for its variable."""
         with self.scope(s.var, open=True):
             self.numbers[s.var] = number
             self.stmt(s.body)
         del self.numbers[s.var]
 
-    def serial(self, s: For) -> None:
+    def serial(self, s: S.For) -> None:
         """Emit a serial loop; an outermost one with nested loops polls the cancel flag."""
         outermost = not self.serial_depth and not self.lanes and self._nest(s.body) >= self.cancel_nest
 
@@ -232,12 +215,12 @@ class Statements(Failures):
         constant = self.extent_of(s)
         self.loop(s.var, self.expr(s.start), self.expr(s.stop), body, certain=constant is not None and constant[1] > 0)
 
-    def _nest(self, s: Stmt) -> int:
+    def _nest(self, s: S.Stmt) -> int:
         """Return the nesting depth of the loops in the emitted code; unrolled loops and vector loops of constant extent do not count."""
-        below = max((self._nest(x) for x in children(s)), default=0)
-        if isinstance(s, For):
+        below = max((self._nest(x) for x in S.children(s)), default=0)
+        if isinstance(s, S.For):
             return below + (s.kind != "unroll" and not (s.kind == "vector" and self.extent_of(s) is not None))
-        return below + isinstance(s, While)
+        return below + isinstance(s, S.While)
 
     def loop(self, var: Var, start: Val, stop: Val, body: Callable[[], None], certain: bool = False, step: int = 1) -> None:
         """Emit a loop: `body` for var = start, start + step, … below stop; `certain` if there is at least one iteration."""
@@ -265,7 +248,7 @@ class Statements(Failures):
 
     # Checks and calls.
 
-    def _check(self, s: Check) -> None:
+    def _check(self, s: S.Check) -> None:
         if s.kind == "assume":
             self._assume(s.cond)
             return
@@ -288,7 +271,7 @@ class Statements(Failures):
         else:
             self.know(condition)
 
-    def _launch(self, s: Call) -> None:
+    def _launch(self, s: S.Call) -> None:
         name = self.state.inner(s.func)
         buffers = [f"ptr {self.pointer(a)}" for a in s.args if isinstance(a, Buffer)]
         scalars = [self.expr(a).typed for a in (*s.dims, *(a for a in s.args if isinstance(a, Expr)))]
@@ -302,7 +285,7 @@ class Statements(Failures):
             self._profile(kernel, 1)
         self.answer(code)
 
-    def _kernel_index(self, func: Func) -> int:
+    def _kernel_index(self, func: S.Func) -> int:
         if func.name not in self.state.kernels:
             self.state.kernels.append(func.name)
         return self.state.kernels.index(func.name)
@@ -311,16 +294,16 @@ class Statements(Failures):
         self.line(f'call void @"pliant.profile"(ptr %ctx, i64 {kernel}, i64 {phase})')
 
 
-_EMIT: dict[type[Stmt], Callable[[Any, Any], None]] = {
-    Seq: Statements._seq,
-    Store: Statements._store,
-    Reduce: Statements._reduce,
-    Let: Statements._let,
-    Alloc: Statements._alloc,
-    View: lambda self, s: self.view(s),
-    If: Statements._if,
-    While: Statements._while,
-    For: Statements._for,
-    Call: Statements._launch,
-    Check: Statements._check,
+_EMIT: dict[type[S.Stmt], Callable[[Any, Any], None]] = {
+    S.Seq: Statements._seq,
+    S.Store: Statements._store,
+    S.Reduce: Statements._reduce,
+    S.Let: Statements._let,
+    S.Alloc: Statements._alloc,
+    S.View: lambda self, s: self.view(s),
+    S.If: Statements._if,
+    S.While: Statements._while,
+    S.For: Statements._for,
+    S.Call: Statements._launch,
+    S.Check: Statements._check,
 }

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -30,6 +30,7 @@ import numpy as np
 
 from ..dtype import DType, bool_, f32, i64
 from ..dtype import dtype as to_dtype
+from ..support.context import assigned
 from ..support.errors import Error
 from ..support.record import dataclass
 from ..support.source import caller_span
@@ -223,14 +224,9 @@ class Emitter(Protocol):
 _ACTIVE: ContextVar[Emitter | None] = ContextVar("pliant_builder", default=None)
 
 
-@contextmanager
-def building(builder: Emitter) -> Iterator[None]:
+def building(builder: Emitter) -> AbstractContextManager[None]:
     """Operators called inside are emitted into `builder`."""
-    token = _ACTIVE.set(builder)
-    try:
-        yield
-    finally:
-        _ACTIVE.reset(token)
+    return assigned(_ACTIVE, builder)
 
 
 def active(name: str) -> Emitter:

@@ -14,7 +14,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache, wraps
 from typing import Any
@@ -29,6 +29,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
+from ..support.context import assigned
 from ..support.record import dataclass
 
 MAX_INTEGER_BITS = 4096  # far above any real use; arithmetic on larger integers takes time that the budget cannot interrupt
@@ -84,14 +85,9 @@ class Budget:
 _budget: ContextVar[Budget] = ContextVar("_budget")
 
 
-@contextmanager
-def spending(budget: Budget) -> Iterator[None]:
+def spending(budget: Budget) -> AbstractContextManager[None]:
     """Applies a budget to all templates that run inside the `with` block."""
-    token = _budget.set(budget)
-    try:
-        yield
-    finally:
-        _budget.reset(token)
+    return assigned(_budget, budget)
 
 
 def weigh(value: Any) -> Any:

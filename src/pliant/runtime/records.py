@@ -54,6 +54,10 @@ def _words(*names: str) -> list[tuple[str, Any]]:
     return [(name, ctypes.c_int64) for name in names]
 
 
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, ctypes.c_void_p) for name in names]
+
+
 class Array(ctypes.Structure):
     """numpy's array object in its binary interface; cpython_api.py compares it with known arrays before it is used.
 
@@ -61,14 +65,9 @@ class Array(ctypes.Structure):
     """
 
     _fields_ = [
-        ("references", ctypes.c_int64),
-        ("type", ctypes.c_int64),
-        ("address", ctypes.c_int64),
+        *_words("references", "type", "address"),
         ("rank", ctypes.c_int32),
-        ("shape", ctypes.c_int64),
-        ("strides", ctypes.c_int64),
-        ("base", ctypes.c_int64),
-        ("dtype", ctypes.c_int64),
+        *_words("shape", "strides", "base", "dtype"),
         ("flags", ctypes.c_int32),
     ]
 
@@ -143,15 +142,7 @@ class Worker(ctypes.Structure):
 
     _fields_ = [
         ("semaphore", ctypes.c_void_p),
-        ("asleep", ctypes.c_int64),
-        ("running", ctypes.c_int64),
-        ("shed_until", ctypes.c_int64),
-        ("shed_period", ctypes.c_int64),
-        ("waited_for", ctypes.c_int64),
-        ("clock_id", ctypes.c_int64),
-        ("ran", ctypes.c_int64),
-        ("allowance", ctypes.c_int64),
-        ("charged", ctypes.c_int64),
+        *_words("asleep", "running", "shed_until", "shed_period", "waited_for", "clock_id", "ran", "allowance", "charged"),
         ("semaphore_memory", ctypes.c_int64 * 6),
     ]
 
@@ -170,29 +161,18 @@ class Pool(ctypes.Structure):
     """The thread pool's record; fields that different threads write are on different cache lines."""
 
     _fields_ = [
-        ("wait", ctypes.c_void_p),
-        ("post", ctypes.c_void_p),
-        ("workers", ctypes.c_int64),
-        ("spin", ctypes.c_int64),
-        ("patience", ctypes.c_int64),
-        ("stall", ctypes.c_int64),
-        ("shed", ctypes.c_int64),
-        ("clock", ctypes.c_void_p),
-        ("semaphore", ctypes.c_void_p),
-        ("recent", ctypes.c_int64),
-        ("rate", ctypes.c_int64),
-        ("allowance", ctypes.c_int64),
-        ("processor", ctypes.c_void_p),
-        ("step_aside", ctypes.c_void_p),
+        *_pointers("wait", "post"),
+        *_words("workers", "spin", "patience", "stall", "shed"),
+        *_pointers("clock", "semaphore"),
+        *_words("recent", "rate", "allowance"),
+        *_pointers("processor", "step_aside"),
         ("_1", ctypes.c_int64 * 2),
-        ("busy", ctypes.c_int64),
-        ("asleep", ctypes.c_int64),
+        *_words("busy", "asleep"),
         ("_2", ctypes.c_int64 * 6),
         ("semaphore_memory", ctypes.c_int64 * 8),
-        ("tickets", ctypes.c_int64),
+        *_words("tickets"),
         ("_3", ctypes.c_int64 * 15),
-        ("done", ctypes.c_int64),
-        ("result", ctypes.c_int64),
+        *_words("done", "result"),
         ("_4", ctypes.c_int64 * 14),
         ("job", Job),
         ("_5", ctypes.c_int64 * 6),

@@ -19,12 +19,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..support.context import assigned
 from ..support.errors import Error
 from ..support.source import caller_span
 from .native_library import immortal, native
@@ -204,16 +204,7 @@ def set_threads(count: int | None) -> None:
 
 def threads(count: int) -> AbstractContextManager[None]:
     """Let calls inside the `with` block (of this Python thread or task) use `count` threads."""
-    return _use(_checked(count))  # checked here: inside of the generator, the caller would be contextlib
-
-
-@contextmanager
-def _use(count: int) -> Iterator[None]:
-    token = WITHIN.set(count)
-    try:
-        yield
-    finally:
-        WITHIN.reset(token)
+    return assigned(WITHIN, _checked(count))
 
 
 def _checked(count: int) -> int:

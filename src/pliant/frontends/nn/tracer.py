@@ -17,6 +17,7 @@ from ...dtype import DType
 from ...graph import opset as ops
 from ...graph.builder import Builder
 from ...graph.node import Annotation, Callee, Const, Function, Scalar, Tensor, Value
+from ...support.context import assigned
 from ...support.errors import Error
 from ...support.source import Span, caller_span
 from ...sym.expr import Const as Literal
@@ -196,9 +197,5 @@ def active_tracer() -> Tracer | None:
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """A context in which called modules append to the tracer's function."""
-    token = _TRACER.set(tracer)
-    try:
-        with tracer:
-            yield
-    finally:
-        _TRACER.reset(token)
+    with assigned(_TRACER, tracer), tracer:
+        yield
