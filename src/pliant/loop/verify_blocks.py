@@ -87,12 +87,6 @@ class _Claims:
             return Error(what, where=span, facts=facts, help=help)
         return InternalError(f"{what}, in `{self.func.name}`", facts=facts)
 
-    def memory(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`."""
-        while b in self.views:
-            b = self.views[b].source
-        return b
-
     # The walk.
 
     def visit(self, s: Stmt, around: Around) -> Around:
