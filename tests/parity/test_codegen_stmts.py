@@ -12,6 +12,7 @@ from levels import runnable
 from native_loops import Native, run
 from pliant.codegen.llvm import generate
 from pliant.dtype import dtype, f32, f64, i32, i64, u8
+from pliant.loop.attributes import FuncAttrs
 from pliant.loop.buffer import Buffer
 from pliant.loop.stmt import (
     NAMED_COMBINERS,
@@ -49,7 +50,7 @@ def loop(var: Var, stop: Expr | int, body: Stmt, kind: str = "serial", **annotat
 
 
 def func(body: Stmt, *params: Buffer | Var, out: tuple[Buffer, ...] = (), name: str = "f", **attrs: Any) -> Func:
-    return Func(name, (*(Param(p) for p in params), *(Param(b, "inout") for b in out)), body, attrs)
+    return Func(name, (*(Param(p) for p in params), *(Param(b, "inout") for b in out)), body, FuncAttrs(**attrs))
 
 
 def vector(name: str, d: str = "f32", size: Expr = n) -> Buffer:
