@@ -45,7 +45,7 @@ def sentence_embedder() -> Model:
     """MiniLM's architecture with small numbers, and weights inside."""
     from pliant.llm.models.bert import Bert, Settings
 
-    model = Bert(Settings(width=48, heads=3, ffn=96, layers=2, words=101, positions=40))
+    model = Bert(Settings(width=48, heads=3, ffn=96, layers=2, vocab_size=101, positions=40))
     rng = np.random.default_rng(3)
     weights = {name: (0.2 * rng.standard_normal(p.shape)).astype(np.float32) for name, p in model.named_parameters()}
     model.load_state_dict(weights)

@@ -26,11 +26,11 @@ class Cache:
         rng = np.random.default_rng(seed)
         self.shape, count = shape, -(-CONTEXT // PAGE)
         kind = np.float16 if shape.cache is pliant.f16 else np.float32
-        self.keys, self.values = (rng.standard_normal((count * PAGE, shape.kv_heads, shape.size)).astype(kind) for _ in "kv")
-        self.q = rng.standard_normal((CONTEXT, shape.heads, shape.size)).astype(np.float32)
+        self.keys, self.values = (rng.standard_normal((count * PAGE, shape.kv_heads, shape.head_dim)).astype(kind) for _ in "kv")
+        self.q = rng.standard_normal((CONTEXT, shape.heads, shape.head_dim)).astype(np.float32)
         self.table = rng.permutation(count + 2)[:count].astype(np.int32)
         runs = (-(-(count + 2) // shape.run), 1, shape.run, shape.kv_heads)
-        pages = [np.zeros((*runs, *size), kind) for size in ((shape.size, PAGE), (PAGE, shape.size))]
+        pages = [np.zeros((*runs, *size), kind) for size in ((shape.head_dim, PAGE), (PAGE, shape.head_dim))]
         for place, page in enumerate(self.table):
             rows = slice(place * PAGE, (place + 1) * PAGE)
             pages[0][page // shape.run, 0, page % shape.run] = self.keys[rows].transpose(1, 2, 0)
