@@ -256,12 +256,12 @@ def pages(shape: Paged, context: int) -> list[Any]:
     rng = np.random.default_rng(context)
     count, t, kind = -(-context // PAGE), 10, shape.cache.numpy()
     table = rng.permutation(count)[None].astype(np.int32)
-    sizes = [(-(-count // shape.run), 1, shape.run, shape.kv_heads, *page) for page in ((shape.size, PAGE), (PAGE, shape.size))]
+    sizes = [(-(-count // shape.run), 1, shape.run, shape.kv_heads, *page) for page in ((shape.head_dim, PAGE), (PAGE, shape.head_dim))]
     keys, values = (rng.standard_normal(size).astype(kind) for size in sizes)
     first, length, sequence = (np.zeros(t, np.int32) for _ in range(3))
     for k, start in enumerate(range(0, t, shape.tokens)):
         first[k], length[k] = start, min(shape.tokens, t - start)
-    q = rng.standard_normal((t, shape.heads, shape.size)).astype(np.float32)
+    q = rng.standard_normal((t, shape.heads, shape.head_dim)).astype(np.float32)
     return [q, keys, values, 0, np.arange(context - t, context, dtype=np.int32), sequence, first, length, table]
 
 

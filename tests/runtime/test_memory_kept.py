@@ -17,7 +17,7 @@ PROGRAM = '''
 import ctypes, gc, sys, tracemalloc
 import numpy as np
 import pliant
-from pliant.sym import expr
+from pliant.sym import hash_consing
 
 TEXT = """
 n = dim("n")
@@ -38,7 +38,7 @@ def compile_one(number):
 
 def settle():
     gc.collect()
-    expr._sweep()
+    hash_consing._sweep()
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # what was freed is not counted because it lies between things in use

@@ -245,19 +245,19 @@ def test_a_model_that_was_changed_just_now_is_not_kept(model: Path) -> None:
 def test_switches_of_the_compiler_decide_it(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logits(model)
     kept_files()
-    assert CompiledModel(open_gguf(model), "f16")._kept is not None
+    assert CompiledModel(open_gguf(model), "f16")._stored is not None
     monkeypatch.setenv("PLIANT_DISABLE", "fuse")
-    assert CompiledModel(open_gguf(model), "f16")._kept is None
+    assert CompiledModel(open_gguf(model), "f16")._stored is None
 
 
 def test_a_kept_file_with_other_numbers_is_made_again(model: Path) -> None:
     first = logits(model)
     (path,) = kept_files()
     ready = CompiledModel(open_gguf(model), "f16")
-    assert ready._folder is not None and ready._key is not None and ready._kept is not None
-    ready._folder.keep(ready._name, ready._key, ready._kept._replace(facts={**ready._kept.facts, "numbers": {"layers": "many"}}))
+    assert ready._folder is not None and ready._key is not None and ready._stored is not None
+    ready._folder.keep(ready._name, ready._key, ready._stored._replace(facts={**ready._stored.facts, "config": {"layers": "many"}}))
     assert (logits(model) == first).all() and kept_files() == [path]
-    assert CompiledModel(open_gguf(model), "f16")._kept is not None
+    assert CompiledModel(open_gguf(model), "f16")._stored is not None
 
 
 def test_a_model_that_is_removed_is_forgotten(model: Path) -> None:

@@ -24,7 +24,7 @@ from ...sym.expr import And, Const, Eq, Expr, Le, Lt, Or, const
 from ...sym.simplify import simplify
 from ..deduce import Deduction
 from ..node import Annotation, Scalar, Tensor, Value
-from ..operators import Array, OpCall, emit, operator, tensor_of
+from ..operators import Array, OpCall, emit, operands, operator, tensor_of
 from ..stage import Stage
 from .compare import CastAttrs, less
 from .dynamic_dims import bind_dim
@@ -154,7 +154,8 @@ def _cut(value: Value, axis: int, start: Any, stop: Any, step: int, count: Any) 
         if bound is None:
             return default
         wide: Any = _wide(bound)
-        counted = emit("where", (less(wide, 0), add(wide, n), wide))  # by name: `select.py`, which declares it, imports this file
+        # By name: `select.py`, which declares `where`, imports this file. A Python number takes the dtype of the sum, not of the condition.
+        counted = emit("where", (less(wide, 0), *operands("where", (add(wide, n), wide))))
         return maximum(minimum(counted, high), low)
 
     first, last = inside(start, low if step > 0 else high), inside(stop, high if step > 0 else low)
