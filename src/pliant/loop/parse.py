@@ -26,7 +26,7 @@ from . import script
 from .attributes import NO_ATTRS, FuncAttrs, read_attrs
 from .buffer import Buffer
 from .parse_compute import ComputeParser
-from .scope import kernel_of
+from .scope import Expander, kernel_of
 from .stmt import Block, For, Func, If, Iter, Param, Region, Role, Seq, Stmt, While, seq
 
 LOOP_WORDS = {"range": "serial", "serial": "serial", "parallel": "parallel", "vector": "vector", "unroll": "unroll"}
@@ -86,6 +86,11 @@ class KernelParser(ComputeParser):
         callee = kernel_of(target)
         if callee is not None:
             return self.invoke(node, call, callee)
+        if isinstance(target, Expander):
+            expansion = target.expand(self, call)
+            if isinstance(expansion, Stmt):
+                return expansion
+            raise self.error(node, "this expression does nothing", help="assign it: x[i] = ... or t = ...")
         self.value(call)  # an unknown call is an error there
         raise self.error(node, "this expression does nothing", help="assign it: x[i] = ... or t = ...")
 

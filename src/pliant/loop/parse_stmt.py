@@ -9,10 +9,11 @@ from typing import Any, cast, get_args
 from ..dtype import bool_, i64
 from ..support.errors import counted, is_are
 from ..sym.expr import Add, And, Binary, Const, Expr, Fma, Max, Min, Or, Var, free_vars
+from ..sym.parse import Open, Value
 from ..sym.walk import walk
 from . import script
 from .buffer import SCOPES, Buffer, Load, Scope, may_be_seen_as
-from .scope import ScopedParser, dims_help, kernel_of
+from .scope import Expander, ScopedParser, dims_help, kernel_of
 from .stmt import NAMED_COMBINERS, Alloc, Call, Check, CheckKind, Combiner, Func, Let, Param, Reduce, Region, Stmt, Store, View
 
 # Words by the identity of their function, so that a user may import them under any name.
@@ -39,6 +40,17 @@ class StmtParser(ScopedParser):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return ""
         return _WORDS.get(id(self.resolve(node.func)), "")
+
+    def other_call(self, node: ast.Call, function: object) -> Value:
+        """Parses a call that is expanded in place into an expression."""
+        if not isinstance(function, Expander):
+            return super().other_call(node, function)
+        result = function.expand(self, node)
+        if isinstance(result, Expr | Open):
+            return result
+        if isinstance(result, int | float):
+            return self.number(node, result)
+        raise self.error(node, f"`{ast.unparse(node.func)}` gives no value here", facts=[f"it expands to a `{type(result).__name__}`"])
 
     def unknown_call(self, node: ast.Call, found: object) -> Any:
         """The error for a call that is not an expression."""

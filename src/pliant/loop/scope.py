@@ -7,6 +7,7 @@ own iterators, the parameters, and values that do not depend on the surrounding 
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -201,6 +202,14 @@ class ScopedParser(ExprParser):
                 facts=[f"its role is in: `{buffer}`"],
                 help="annotate the parameter with Out[...] (written only) or InOut[...] (read and written)",
             )
+
+
+class Expander(ABC):
+    """What a kernel can call beside other kernels: it is expanded where it is called (`inline.py`)."""
+
+    @abstractmethod
+    def expand(self, parser: ScopedParser, call: ast.Call) -> object:
+        """Returns what stands in the place of the call: statements, an expression, a number, or a tuple of expressions."""
 
 
 def dims_help(buffer: Buffer) -> str:

@@ -152,15 +152,20 @@ def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.Async
     )
 
 
-def _scope(fn: FunctionType) -> Mapping[str, object]:
-    """The names in scope: closure, enclosing locals, globals, builtins."""
+def closure_of(fn: FunctionType) -> dict[str, object]:
+    """The variables of enclosing functions that a function uses, as they are now."""
     closure: dict[str, object] = {}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             closure[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    return ChainMap(closure, _enclosing_locals(fn.__code__), fn.__globals__, ALLOWED_BUILTINS)
+    return closure
+
+
+def _scope(fn: FunctionType) -> Mapping[str, object]:
+    """The names in scope: closure, enclosing locals, globals, builtins."""
+    return ChainMap(closure_of(fn), _enclosing_locals(fn.__code__), fn.__globals__, ALLOWED_BUILTINS)
 
 
 def _enclosing_locals(code: CodeType) -> dict[str, object]:

@@ -322,6 +322,10 @@ class ExprParser:
             keywords = self.arguments(node, FUNCTIONS[name], ("fused",) if name in UNFUSED else ())
             form = name if self.is_fused(keywords.get("fused")) else UNFUSED[name]
             return self.function(node, name, lambda a: Call(form, *a))
+        return self.other_call(node, function)
+
+    def other_call(self, node: ast.Call, function: object) -> Value:
+        """Parses a call of something that is no scalar function; languages that have such calls override it."""
         raise self.unknown_call(node, function)
 
     def is_fused(self, node: ast.expr | None) -> bool:

@@ -1,0 +1,337 @@
+"""Inline functions: pieces of loop programs, written in the loop language, that are expanded where a kernel or another one calls them.
+
+A generator of kernels (a Python function that returns one) is cut into pieces with them, without a call at run time:
+
+    @inline
+    def less(a, b): return a < b or (b != b and a == a)   # one `return`: an expression
+
+    @inline
+    def clear(x, count):                                  # else statements
+        for i in vector(count):
+            x[i] = 0.0
+
+    @compile_time
+    def last_two(shape): return shape[-2:]                # Python code, which runs while the kernel is parsed
+
+Arguments are passed by name: buffers, expressions (computed where they are used, not once), Python numbers, dtypes, tuples, and other
+inline functions, so that one can be given the way to load an element. An inline function sees the names of its Python scope, buffers among
+them. Without parameters, over the buffers of an operator, it is the body of a loop program (`Inline.statements`).
+
+What Python knows is decided while the function is expanded:
+
+    if CAUSAL: ... else: ...                  only the branch that is taken is parsed; so are `a if CAUSAL else b`, `select`, `and`, `or`
+    for half in (8, 4, 2, 1): ...             a loop over a Python tuple or range object is written out
+    for i, j in grid(*OUTER, n): y[*i, j] = x[*i, 0]      the rank may be computed: `i` is a tuple of loop variables
+    t = alloc((*OUTER, 4), f32); OUTER[0]; OUTER[1:]      so may shapes; elements and slices of tuples
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+from ..dtype import bool_, i64
+from ..support.resolve import ALLOWED_BUILTINS, Source, closure_of, source_of
+from ..sym.expr import And, Const, Expr, Not, Or, Var
+from ..sym.parse import Open, Value
+from .buffer import Load
+from .parse import KernelParser
+from .scope import Expander, ScopedParser
+from .stmt import For, Seq, Stmt, map_children, seq
+
+_SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions again for each kernel: their trees are parsed once
+
+
+class Inline(Expander):
+    """A piece of a loop program, expanded where it is called (see the module)."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        assert isinstance(fn, FunctionType)
+        self._fn = fn
+        self._signature = inspect.signature(fn)
+        if fn.__code__ not in _SOURCES:
+            _SOURCES[fn.__code__] = source_of(fn)
+
+    def expand(self, parser: ScopedParser, call: ast.Call) -> object:
+        """Returns the statements or the expression for the arguments of a call."""
+        return self._expanded(dict(_bound(self._signature, parser, call).arguments), parser.repeats)
+
+    def statements(self) -> Stmt:
+        """Returns the statements of a function without parameters, as the body of a loop program without source locations."""
+        body = self._expanded({}, 0)
+        assert isinstance(body, Stmt), f"`{self._fn.__name__}` is an expression"
+        return _without_spans(body)
+
+    def _expanded(self, args: dict[str, object], repeats: int) -> object:
+        source = _SOURCES[self._fn.__code__]
+        scope = ChainMap(args, closure_of(self._fn), self._fn.__globals__, ALLOWED_BUILTINS)
+        parser = InlineParser(Source(source.file, source.lines, source.tree, scope), args)
+        parser.repeats = repeats
+        return parser.expansion()
+
+
+class CompileTime(Expander):
+    """A Python function that runs while a kernel is parsed; what it returns stands in the place of the call."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._signature = inspect.signature(fn)
+
+    def expand(self, parser: ScopedParser, call: ast.Call) -> object:
+        """Calls the function with the arguments of the call."""
+        bound = _bound(self._signature, parser, call)
+        return self._fn(*bound.args, **bound.kwargs)
+
+
+def inline(fn: Callable[..., Any]) -> Any:
+    """Decorator: makes an inline function of a function that is written in the loop language."""
+    return Inline(fn)
+
+
+def compile_time(fn: Callable[..., Any]) -> Any:
+    """Decorator: lets kernels and inline functions call a Python function while they are parsed."""
+    return CompileTime(fn)
+
+
+class InlineParser(KernelParser):
+    """Parses the body of an inline function: the loop language, with what Python knows decided."""
+
+    def __init__(self, source: Source, names: dict[str, object]) -> None:
+        super().__init__(source)
+        self.names = names  # what has no place among the bindings of a kernel: numbers, tuples, dtypes, functions
+
+    def expansion(self) -> object:
+        """Parses the whole body."""
+        body = self.source.tree.body
+        if not isinstance(body[-1], ast.Return):
+            return self.body(body)
+        for before in body[:-1]:  # a docstring, or names for expressions
+            self.expression(before) if isinstance(before, ast.Expr) else self.statement(before)
+        if body[-1].value is None:
+            raise self.error(body[-1], "an inline function returns an expression, or has no `return`")
+        return self.tuple_of(body[-1].value) if isinstance(body[-1].value, ast.Tuple) else self.value(body[-1].value)
+
+    # Conditions that Python knows.
+
+    def if_(self, node: ast.If) -> Stmt:
+        """Parses `if`; a constant condition takes its branch."""
+        condition = self.expr(node.test, bool_)
+        if not isinstance(condition, Const):
+            return super().if_(node)
+        with self.scope():
+            return self.body(node.body if condition.value else node.orelse)
+
+    def select(self, node: ast.expr, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Value:
+        """Parses `a if c else b` and `select(c, a, b)`; a constant condition takes its arm."""
+        condition = self.expr(test, bool_)
+        if isinstance(condition, Const):
+            return self.value(body if condition.value else orelse)
+        return super().select(node, test, body, orelse)
+
+    def unary(self, node: ast.expr, op: ast.unaryop, operand: ast.expr) -> Value:
+        """Parses `-a`, `~a`, `not a`; `not` of a constant is a constant."""
+        value = super().unary(node, op, operand)
+        return Const(not value.args[0].value, bool_) if isinstance(value, Not) and isinstance(value.args[0], Const) else value
+
+    def value(self, node: ast.expr) -> Value:
+        """Parses an expression; constants among the operands of `and` and `or` decide or vanish."""
+        if not isinstance(node, ast.BoolOp):
+            return super().value(node)
+        join, decides = (And, False) if isinstance(node.op, ast.And) else (Or, True)
+        result: Expr = Const(not decides, bool_)
+        for operand in node.values:
+            e = self.expr(operand, bool_)
+            if isinstance(e, Const):
+                if bool(e.value) is decides:
+                    return e
+            else:
+                result = e if isinstance(result, Const) else join(result, e)
+        return result
+
+    # Loops that are written out, and loops of any number of dims.
+
+    def loop(self, node: ast.For) -> Stmt:
+        """Parses a loop; one over a Python tuple is written out, and one over `grid(*shape)` has a tuple of variables."""
+        if isinstance(node.iter, ast.Tuple):
+            return self.written_out(node, self.tuple_of(node.iter))
+        if isinstance(node.iter, ast.Name | ast.Attribute):
+            values = self.resolve(node.iter)
+            if isinstance(values, tuple | list | range):
+                return self.written_out(node, tuple(values))
+        if self.word(node.iter) == "grid" and isinstance(node.iter, ast.Call) and any(isinstance(a, ast.Starred) for a in node.iter.args):
+            return self.of_any_rank(node, node.iter)
+        return super().loop(node)
+
+    def written_out(self, node: ast.For, values: tuple[object, ...]) -> Stmt:
+        """Expands the body of a loop once for each value."""
+        self.no_else(node)
+        if not isinstance(node.target, ast.Name):
+            raise self.error(node.target, "a loop over Python values has one variable")
+        body: list[Stmt] = []
+        for value in values:
+            with self.named({node.target.id: value}), self.scope():
+                body.append(self.body(node.body))
+        return seq(*body)
+
+    def of_any_rank(self, node: ast.For, call: ast.Call) -> Stmt:
+        """Parses nested serial loops; the variables of the loops of a `*shape` are one tuple."""
+        self.no_else(node)
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        if len(targets) != len(call.args):
+            raise self.error(node.target, f"`{ast.unparse(call)}` has {len(call.args)} loop variables, not {len(targets)}")
+        loops: list[tuple[Var, Expr]] = []
+        tuples: dict[str, object] = {}
+        with self.scope(repeated=True):
+            for target, arg in zip(targets, call.args, strict=True):
+                if not isinstance(target, ast.Name):
+                    raise self.error(target, "a loop variable is a name")
+                extents = self.indices([arg])
+                several = isinstance(arg, ast.Starred)
+                variables = tuple(Var(f"{target.id}{k}" if several else target.id, i64) for k in range(len(extents)))
+                loops += zip(variables, extents, strict=True)
+                if several:
+                    tuples[target.id] = variables
+                else:
+                    self.bind(target, target.id, variables[0], "loop variable")
+            with self.named(tuples):
+                result = self.body(node.body)
+        for var, extent in reversed(loops):
+            result = For(var, Const(0, i64), extent, "serial", result, span=self.span(node))
+        return result
+
+    @contextmanager
+    def named(self, names: dict[str, object]) -> Iterator[None]:
+        """Gives Python objects names for a while."""
+        before = dict(self.names)
+        self.names.update(names)
+        try:
+            yield
+        finally:
+            self.names.clear()
+            self.names.update(before)
+
+    # Indices and shapes with `*`.
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        """Parses an element of a tensor, or of a tuple that Python knows."""
+        part = _part(self, node)
+        return super().subscript(node) if part is None else self.literal(node, part)
+
+    def place(self, node: ast.expr) -> Load:
+        """Parses `x[*i, j]`."""
+        items = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
+        if not any(isinstance(i, ast.Starred) for i in items):
+            return super().place(node)
+        assert isinstance(node, ast.Subscript)
+        buffer, indices = self.buffer(node.value), self.indices(items)
+        if len(indices) != buffer.ndim:
+            raise self.error(node, f"`{buffer.name}` has {buffer.ndim} dims, {len(indices)} indices are given", facts=[f"`{buffer}`"])
+        return Load(buffer, indices)
+
+    def shape(self, node: ast.expr) -> tuple[Expr, ...]:
+        """Parses a shape, which may be a tuple that Python knows, or contain one."""
+        if isinstance(node, ast.Tuple):
+            return self.indices(node.elts)
+        starred = ast.copy_location(ast.Starred(node), node)
+        return self.indices([starred]) if isinstance(argument(self, node), tuple) else (self.index(node),)
+
+    def indices(self, nodes: list[ast.expr]) -> tuple[Expr, ...]:
+        """Parses indices or extents; `*t` stands for the elements of a tuple."""
+        result: list[Expr] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                result.extend(Const(e, i64) if isinstance(e, int) else e for e in self.tuple_of(node.value))
+            else:
+                result.append(self.index(node))
+        return tuple(result)
+
+    def tuple_of(self, node: ast.expr) -> tuple[Any, ...]:
+        """Parses a tuple: one that is written, one with a name, or what a compile-time function returns."""
+        value = argument(self, node)
+        if not isinstance(value, tuple | list | range):
+            raise self.error(node, f"`{ast.unparse(node)}` is no tuple")
+        return tuple(value)
+
+    def text(self, node: ast.expr, what: str, known: tuple[str, ...] = ()) -> str:
+        """Parses a text, which Python may know: the name of a block, a message."""
+        value = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        return value if isinstance(value, str) and (not known or value in known) else super().text(node, what, known)
+
+
+def argument(parser: ScopedParser, node: ast.expr) -> object:
+    """Returns the object of an argument: what a name means, a text, a tuple, a Python number, or an expression."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return parser.resolve(node)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | None):
+        return node.value
+    if isinstance(node, ast.Tuple):
+        return tuple(_arguments(parser, node.elts))
+    if isinstance(node, ast.Subscript):
+        part = _part(parser, node)
+        if part is not None:
+            return part
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        function = parser.resolve(node.func)
+        if isinstance(function, Expander):
+            expansion = function.expand(parser, node)
+            return _closed(expansion) if isinstance(expansion, Open) else expansion
+    value = parser.value(node)
+    return _closed(value) if isinstance(value, Open) else value
+
+
+def _part(parser: ScopedParser, node: ast.Subscript) -> object:
+    """Returns an element or a slice of a tuple, at indices that Python knows; None if what is subscripted is no tuple."""
+    owner = parser.resolve(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else None
+    if not isinstance(owner, tuple | list | range):
+        return None
+
+    def number(index: ast.expr | None) -> Any:
+        value = None if index is None else argument(parser, index)
+        if index is not None and not isinstance(value, int):
+            raise parser.error(index, f"`{ast.unparse(index)}` is not known here", help="tuples are indexed by Python numbers")
+        return value
+
+    try:
+        if isinstance(node.slice, ast.Slice):
+            return tuple(owner)[number(node.slice.lower) : number(node.slice.upper) : number(node.slice.step)]
+        return owner[number(node.slice)]
+    except IndexError:
+        raise parser.error(node, f"`{ast.unparse(node.value)}` has {len(owner)} elements") from None
+
+
+def _closed(value: Open) -> object:
+    return value.number if value.number is not None else value.build(value.default)
+
+
+def _arguments(parser: ScopedParser, nodes: list[ast.expr]) -> Iterator[object]:
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            values = argument(parser, node.value)
+            if not isinstance(values, tuple | list):
+                raise parser.error(node, f"`{ast.unparse(node.value)}` is no tuple")
+            yield from values
+        else:
+            yield argument(parser, node)
+
+
+def _bound(signature: inspect.Signature, parser: ScopedParser, call: ast.Call) -> inspect.BoundArguments:
+    """Returns the arguments of a call with the parameters that they are for."""
+    args = list(_arguments(parser, call.args))
+    named = {k.arg: argument(parser, k.value) for k in call.keywords if k.arg is not None}
+    try:
+        bound = signature.bind(*args, **named)
+    except TypeError as problem:
+        raise parser.error(call, f"`{ast.unparse(call.func)}`: {problem}") from None
+    bound.apply_defaults()
+    return bound
+
+
+def _without_spans(s: Stmt) -> Stmt:
+    """Returns the statements without source locations: a template is no place that a user should be shown."""
+    s = map_children(s, _without_spans)
+    return s.with_(span=None) if not isinstance(s, Seq) and s.span is not None else s
