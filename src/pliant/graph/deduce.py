@@ -94,6 +94,11 @@ class Deduction:
                 help_ = f"write ops.cast({self.args[k].name}, f32)"
                 raise self.error(f"{self.what} is for floats, and `{self.args[k].name}` is {self.tensor(k).dtype}", help=help_, arg=k)
 
+    def same_floats(self) -> None:
+        """Raises if the arguments have different dtypes, or one is not a float."""
+        self.same_dtype()
+        self.floats()
+
     def broadcast(self, *shapes: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The numpy broadcast of several shapes."""
         result: tuple[Expr, ...] = ()

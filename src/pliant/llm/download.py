@@ -30,12 +30,8 @@ def download(
 ) -> Path:
     """Downloads a file unless it exists; raises DownloadError if the result does not have the checksum and size."""
     say = progress or (lambda text: None)
-    if target.exists():
-        return target
-    make_folder(target.parent)
-    with locked(target, say):
-        if target.exists():  # another process downloaded it while this one waited for the lock
-            return target
+
+    def fetch() -> None:
         part = target.with_name(target.name + ".part")
         if size is None:
             part.unlink(missing_ok=True)  # without a size, a resumed file cannot be checked for completeness
@@ -47,6 +43,18 @@ def download(
             _fetch(url, part, size, token, say)
         _check(part, url, sha256, size)
         keep(part, target)
+
+    return fetch_once(target, target.exists, fetch, say)
+
+
+def fetch_once(target: Path, is_here: Callable[[], bool], fetch: Callable[[], None], say: Progress) -> Path:
+    """Calls `fetch` unless `is_here` says that no process needs to, under the lock of `target`; returns `target`."""
+    if is_here():
+        return target
+    make_folder(target.parent)
+    with locked(target, say):
+        if not is_here():  # another process may have fetched it while this one waited for the lock
+            fetch()
     return target
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from ..dtype import ALL, DType, bool_, f32, i64
 from ..support.errors import InternalError
 from ..support.names import unused_name
+from ..support.postorder import postorder
 from ..support.resolve import ALLOWED_BUILTINS
 from ..sym import script as scalar_script
 from ..sym import spec
@@ -45,16 +46,7 @@ def print_func(func: S.Func) -> str:
 
 def callees(func: S.Func) -> list[S.Func]:
     """The functions that `func` calls, directly and indirectly, callees before callers."""
-    ordered: dict[S.Func, None] = {}
-
-    def visit(f: S.Func) -> None:
-        for s in S.walk_stmts(f.body):
-            if isinstance(s, S.Call) and s.func not in ordered:
-                visit(s.func)
-                ordered.setdefault(s.func)
-
-    visit(func)
-    return list(ordered)
+    return postorder(func, lambda f: [s.func for s in S.walk_stmts(f.body) if isinstance(s, S.Call)])[:-1]
 
 
 class _File:

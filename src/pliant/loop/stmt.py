@@ -307,6 +307,10 @@ class Func:
         """This function with some fields changed."""
         return replace(self, **changes)
 
+    def with_body(self, body: Stmt) -> Func:
+        """This function with another body; the function itself if `body` is the body that it has."""
+        return self if body is self.body else replace(self, body=body)
+
     def __repr__(self) -> str:
         from .printer import print_func
 

@@ -38,19 +38,21 @@ class BrokenTraceError(ModelFileError, ScheduleError):
 
 
 @dataclass(frozen=True, slots=True)
-class HandleId:
+class _Id:
+    number: int
+    name: str  # the name it is printed under
+
+
+class HandleId(_Id):
     """A handle as its number, with the name it is printed under."""
 
-    number: int
-    name: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ValueId:
+class ValueId(_Id):
     """A sampled value as its number, with the name it is printed under."""
 
-    number: int
-    name: str
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .machine import Caches, Cpu, Target
+from .machine import Caches, Cpu, Target, cpu_target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "aarch64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
@@ -93,20 +93,5 @@ def named(spelled: Spelled) -> Target | None:
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
     """The target for LLVM's `cpu` with `features`; macOS, Windows and Android reserve register x18."""
     have = {*features, *(("reserve-x18",) if os in ("macos", "windows", "android") else ())}
-    return Target(
-        name=name,
-        kind="llvm",
-        triple=TRIPLE,
-        cpu=cpu,
-        tune=cpu,
-        features=tuple(sorted(have)),
-        pointer_bits=64,
-        vector_bits=128,
-        n_vector_registers=32,
-        has_fma=True,
-        has_f16="fullfp16" in have,
-        has_f16c=True,
-        caches=caches,
-        probes_stack=os == "windows",
-        os=os,
-    )
+    has_f16 = "fullfp16" in have
+    return cpu_target(name, TRIPLE, cpu, have, caches, os, vector_bits=128, n_vector_registers=32, has_f16=has_f16, has_f16c=True)

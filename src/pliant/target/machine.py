@@ -9,6 +9,7 @@ that cross compilation works like native compilation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import NamedTuple
 
@@ -75,3 +76,40 @@ class Target:
 
     def __str__(self) -> str:
         return self.name
+
+
+def cpu_target(
+    name: str,
+    triple: str,
+    cpu: str,
+    features: Iterable[str],
+    caches: Caches,
+    os: str,
+    *,
+    vector_bits: int,
+    n_vector_registers: int,
+    tune: str = "",
+    has_fma: bool = True,
+    has_f16: bool = False,
+    has_f16c: bool = False,
+    call_conv: str = "",
+) -> Target:
+    """The target for a 64-bit CPU whose code LLVM generates, tuned for `cpu` unless `tune` names another; see the fields of `Target`."""
+    return Target(
+        name=name,
+        kind="llvm",
+        triple=triple,
+        cpu=cpu,
+        tune=tune or cpu,
+        features=tuple(sorted(features)),
+        pointer_bits=64,
+        vector_bits=vector_bits,
+        n_vector_registers=n_vector_registers,
+        has_fma=has_fma,
+        has_f16=has_f16,
+        has_f16c=has_f16c,
+        caches=caches,
+        probes_stack=os == "windows",
+        call_conv=call_conv,
+        os=os,
+    )

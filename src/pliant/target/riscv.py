@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .machine import Caches, Cpu, Target
+from .machine import Caches, Cpu, Target, cpu_target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "riscv64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
@@ -47,20 +47,5 @@ def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: st
     """The target for LLVM's `cpu` with `features`."""
     have = frozenset(features)
     wide = 512 if "zvl512b" in have else 256 if "zvl256b" in have else 128
-    return Target(
-        name=name,
-        kind="llvm",
-        triple=TRIPLE,
-        cpu=cpu,
-        tune=cpu,
-        features=tuple(sorted(have)),
-        pointer_bits=64,
-        vector_bits=wide,
-        # Without `v` LLVM splits each vector into four scalars, so the 32 float registers hold eight vectors.
-        n_vector_registers=32 if "v" in have else 8,
-        has_fma=True,
-        has_f16=False,
-        has_f16c=False,
-        caches=caches,
-        os=os,
-    )
+    registers = 32 if "v" in have else 8  # without `v` LLVM splits each vector into four scalars: 32 float registers hold eight vectors
+    return cpu_target(name, TRIPLE, cpu, have, caches, os, vector_bits=wide, n_vector_registers=registers)

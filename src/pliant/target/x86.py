@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .machine import Caches, Cpu, Target
+from .machine import Caches, Cpu, Target, cpu_target
 from .spelling import CPU_FORM, LIBRARY, Row, Spelled
 
 TRIPLE = "x86_64-unknown-none-elf"  # objects without an operating system: Pliant links them itself
@@ -144,21 +144,18 @@ def make(name: str, cpu: str, tune: str, features: Iterable[str], caches: Caches
     have = frozenset(features)
     avx512 = have.issuperset(("avx512f", "avx512vl", "avx512bw", "avx512dq"))
     widest = 512 if avx512 else 256 if "avx2" in have else 128
-    return Target(
-        name=name,
-        kind="llvm",
-        triple=TRIPLE,
-        cpu=cpu,
+    return cpu_target(
+        name,
+        TRIPLE,
+        cpu,
+        have,
+        caches,
+        os,
         tune=tune,
-        features=tuple(sorted(have)),
-        pointer_bits=64,
         vector_bits=min(widest, CPUS[tune].vector_bits),
         n_vector_registers=32 if avx512 else 16,
         has_fma="fma" in have,
         has_f16="avx512fp16" in have,
         has_f16c="f16c" in have,
-        caches=caches,
-        probes_stack=os == "windows",
         call_conv="win64cc" if os == "windows" else "",
-        os=os,
     )

@@ -30,10 +30,9 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceAttrs:
+class PlaceAttrs(AxisAttrs):
     """The axis, whether it stays as a dim of 1, and whether ties go to the last element."""
 
-    axis: int
     keepdims: bool = False
     select_last_index: bool = False
 

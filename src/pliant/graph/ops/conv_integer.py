@@ -56,16 +56,7 @@ def conv_integer(
     return permute(result, (0, rank - 1, *range(1, rank - 1)))
 
 
-def conv_integer_last(
-    x: Any,
-    weight: Any,
-    x_zero: Any = None,
-    weight_zero: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
+def conv_integer_last(x: Any, weight: Any, x_zero: Any, weight_zero: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     """As `conv_integer`, for `x` (n, …, c), with the channels of the result last; the extents of the kernel must be numbers.
 
     Codes are moved into the ranges that dot-product instructions take: u8 on the left, i8 on the right.

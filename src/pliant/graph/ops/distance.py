@@ -39,8 +39,7 @@ class DistanceAttrs:
 
 
 def _deduce(d: Deduction, attrs: DistanceAttrs) -> tuple[Annotation, ...]:
-    d.same_dtype()
-    d.floats()
+    d.same_floats()
     return (Tensor(d.tensor(0).dtype, product_shape(d, MatmulAttrs(transpose_b=True))),)
 
 

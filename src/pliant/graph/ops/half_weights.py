@@ -40,10 +40,9 @@ class HalfAttrs:
 
 
 @dataclass(frozen=True, slots=True)
-class HalfMatmulAttrs:
+class HalfMatmulAttrs(HalfAttrs):
     """The format of the weights' bits, and the number of rows."""
 
-    format: str
     rows: int
 
 

@@ -17,28 +17,20 @@ import numpy as np
 from ...dtype import dtype as to_dtype
 from ...dtype import f32
 from ...support.errors import ShapeError
-from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Expr, Lt, Mul, Select, Sub, const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Stage
+from .norm import EpsAttrs
 from .reduce import accumulator
 
 T = TypeVar("T")
 Read = Callable[..., Expr]
 
 
-@dataclass(frozen=True, slots=True)
-class NormAttrs:
-    """The epsilon under the root."""
-
-    eps: float
-
-
-def _deduce_rms_norm(d: Deduction, attrs: NormAttrs) -> tuple[Annotation, ...]:
-    d.same_dtype()
-    d.floats()
+def _deduce_rms_norm(d: Deduction, attrs: EpsAttrs) -> tuple[Annotation, ...]:
+    d.same_floats()
     x, weight = d.tensor(0), d.rank(1, 1)
     if not x.shape:
         raise d.error(f"rms_norm: `{d.args[0].name}` has no dims", arg=0)
@@ -46,7 +38,7 @@ def _deduce_rms_norm(d: Deduction, attrs: NormAttrs) -> tuple[Annotation, ...]:
     return (Tensor(x.dtype, x.shape),)
 
 
-def _rms_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: NormAttrs) -> tuple[Stage, ...]:
+def _rms_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EpsAttrs) -> tuple[Stage, ...]:
     x = args[0]
     wide, n = accumulator(x.dtype), x.shape[-1]
 
@@ -72,17 +64,17 @@ def _rms_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: 
     )
 
 
-def _rms_norm_reference(args: Sequence[Array], attrs: NormAttrs) -> list[Array]:
+def _rms_norm_reference(args: Sequence[Array], attrs: EpsAttrs) -> list[Array]:
     x, weight = (a.astype(accumulator(to_dtype(a.dtype)).numpy()) for a in args)
     with np.errstate(all="ignore"):
         squares = np.sum(x * x, axis=-1, keepdims=True) / x.dtype.type(x.shape[-1])
         return [(x / np.sqrt(squares + x.dtype.type(attrs.eps)) * weight).astype(args[0].dtype)]
 
 
-@operator(deduce=_deduce_rms_norm, reference=_rms_norm_reference, stages=_rms_norm_stages, attrs=NormAttrs, arity=2)
+@operator(deduce=_deduce_rms_norm, reference=_rms_norm_reference, stages=_rms_norm_stages, attrs=EpsAttrs, arity=2)
 def rms_norm(op: OpCall, x: T, weight: T, eps: float = 1e-6) -> T:
     """Each row of `x` divided by sqrt(mean of its squares + eps), times the weight."""
-    return op.emit(x, weight, attrs=NormAttrs(float(eps)))
+    return op.emit(x, weight, attrs=EpsAttrs(float(eps)))
 
 
 def _deduce_rotary(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:

@@ -26,7 +26,7 @@ from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, composite, operand, operator, tensor_of
 from ..stage import Indices, Read, Stage
-from .reduce import accumulator, normal_axis, powered, rooted
+from .reduce import AxisAttrs, accumulator, normal_axis, powered, rooted
 from .shape import as_dim
 from .window import ZERO, all_of, group_start, read_inside
 
@@ -93,8 +93,7 @@ class LayerNormAttrs:
 
 
 def _deduce_layer_norm(d: Deduction, attrs: LayerNormAttrs) -> tuple[Annotation, ...]:
-    d.same_dtype()
-    d.floats()
+    d.same_floats()
     x = d.tensor(0)
     row = x.shape[attrs.axis :]
     for k in range(1, len(d.args)):
@@ -147,8 +146,7 @@ class GroupNormAttrs:
 
 
 def _deduce_group_norm(d: Deduction, attrs: GroupNormAttrs) -> tuple[Annotation, ...]:
-    d.same_dtype()
-    d.floats()
+    d.same_floats()
     x = _with_channels(d)
     d.require(Lt(ZERO, attrs.groups), "group_norm: {0} groups", (attrs.groups,))
     divides = Eq(FloorMod(x.shape[1], attrs.groups), ZERO)
@@ -206,14 +204,13 @@ def group_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None,
 
 @dataclass(frozen=True, slots=True)
 class EpsAttrs:
-    """The epsilon added to the variance."""
+    """The epsilon under the root: added to the variance (batch norm) or to the mean of the squares (RMS norm)."""
 
     eps: float
 
 
 def _deduce_batch_norm(d: Deduction, attrs: EpsAttrs) -> tuple[Annotation, ...]:
-    d.same_dtype()
-    d.floats()
+    d.same_floats()
     x = _with_channels(d)
     _check_channels(d, x)
     return (Tensor(x.dtype, x.shape),)
@@ -249,10 +246,9 @@ def batch_norm(op: OpCall, x: T, weight: T, bias: T, mean: T, var: T, eps: float
 
 
 @dataclass(frozen=True, slots=True)
-class LpAttrs:
+class LpAttrs(AxisAttrs):
     """The axis, the power p of the norm, and the smallest divisor."""
 
-    axis: int
     p: int
     eps: float
 

@@ -33,18 +33,16 @@ class AlphaAttrs:
 
 
 @dataclass(frozen=True, slots=True)
-class SeluAttrs:
+class SeluAttrs(AlphaAttrs):
     """`gamma * x`, or `gamma * alpha * (e^x - 1)` below zero."""
 
-    alpha: float
     gamma: float
 
 
 @dataclass(frozen=True, slots=True)
-class LinearAttrs:
+class LinearAttrs(AlphaAttrs):
     """`clip(alpha * x + beta, 0, 1)`."""
 
-    alpha: float
     beta: float
 
 

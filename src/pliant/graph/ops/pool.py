@@ -31,43 +31,29 @@ from .reduce import max as max_over
 from .reduce import mean as mean_over
 from .reduce import norm as norm_over
 from .shape import as_dim
-from .window import ZERO, Pads, Window, padded_windows, read_inside, whole_numbers, window_of, window_sizes
+from .window import ZERO, Window, WindowAttrs, padded_windows, read_inside, whole_numbers, window_of, window_sizes
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PoolAttrs:
+class PoolAttrs(WindowAttrs):
     """The window for each spatial dim; with `ceil_mode` the last window may reach past the end."""
 
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: Pads
-    dilation: tuple[int, ...]
     ceil_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AvgPoolAttrs:
+class AvgPoolAttrs(PoolAttrs):
     """As for any pool; with `count_include_pad` the padding counts as elements."""
 
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: Pads
-    dilation: tuple[int, ...]
-    ceil_mode: bool = False
     count_include_pad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class LpPoolAttrs:
+class LpPoolAttrs(PoolAttrs):
     """As for any pool; the power p of the norm."""
 
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: Pads
-    dilation: tuple[int, ...]
-    ceil_mode: bool = False
     p: int = 2
 
 

@@ -28,10 +28,9 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ScanAttrs:
+class ScanAttrs(AxisAttrs):
     """The axis, whether the element itself is excluded, and whether the scan runs from the end."""
 
-    axis: int
     exclusive: bool = False
     reverse: bool = False
 

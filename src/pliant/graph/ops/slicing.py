@@ -29,7 +29,7 @@ from ..stage import Stage
 from .compare import CastAttrs, less
 from .dynamic_dims import bind_dim
 from .elementwise import add, floor_divide, maximum, minimum, sub
-from .reduce import normal_axis
+from .reduce import AxisAttrs, normal_axis
 from .shape import as_dim
 
 T = TypeVar("T")
@@ -37,10 +37,9 @@ slice_object = slice  # the builtin: `slice` is an operator below
 
 
 @dataclass(frozen=True, slots=True)
-class SliceAttrs:
+class SliceAttrs(AxisAttrs):
     """The elements start, start + step, … below stop, along one axis."""
 
-    axis: int
     start: Expr
     stop: Expr
     step: int = 1
@@ -87,10 +86,9 @@ def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step
 
 
 @dataclass(frozen=True, slots=True)
-class StridedAttrs:
+class StridedAttrs(AxisAttrs):
     """`extent` elements from `start` in steps of either sign, along one axis."""
 
-    axis: int
     start: Expr
     extent: Expr
     step: int = 1

@@ -19,19 +19,14 @@ from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, operator, tensor_of
 from ..stage import Indices, Read, Stage
-from .window import Pads, Window, padded_windows, read_inside, whole_numbers, window_of, window_sizes
+from .window import Window, WindowAttrs, padded_windows, read_inside, whole_numbers, window_of, window_sizes
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class UnfoldAttrs:
+class UnfoldAttrs(WindowAttrs):
     """Kernel, stride, padding and dilation of the windows."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: Pads
-    dilation: tuple[int, ...]
 
     def window(self) -> Window:
         """The geometry of the windows."""

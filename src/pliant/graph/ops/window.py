@@ -60,6 +60,16 @@ def pad_pairs(name: str, padding: Any, rank: int) -> Pads:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowAttrs:
+    """Attributes of operators over windows whose kernel has a constant size: a number for each spatial dim."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: Pads
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The geometry of windows for each spatial dim."""
 

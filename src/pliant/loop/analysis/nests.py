@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from ...support.memos import remembered
 from ...support.record import dataclass
 from ...sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute
-from ...sym.facts import DIM_MAX, EMPTY, Facts
+from ...sym.facts import Facts
 from ...sym.poly import Poly, add, poly_of, to_expr
 from ...sym.simplify import simplify
 from ...sym.walk import walk
 from ..buffer import Buffer, Load
-from ..passes.simplify_indices import block_facts
 from ..stmt import Alloc, Block, Call, For, Func, If, IterKind, Let, Reduce, Stmt, Store, View, children, exprs, walk_stmts
+from .scope_facts import base_facts as base_facts  # part of this module's interface
+from .scope_facts import block_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +120,6 @@ def loops_in(s: Stmt) -> list[For]:
     if isinstance(s, Block):
         return []
     return [x for child in children(s) for x in loops_in(child)] if not isinstance(s, For) else [s, *loops_in(s.body)]
-
-
-def base_facts(func: Func) -> Facts:
-    """The facts that hold everywhere in a program: dims are not negative."""
-    facts = EMPTY
-    for v in func.symbols:
-        lo, hi = facts.range_of(v)
-        facts = facts.with_range(v, max(lo, 0), min(hi, DIM_MAX))
-    return facts
 
 
 def facts_at(func: Func, s: Stmt) -> Facts:

@@ -15,15 +15,14 @@ from ...sym import expr as E
 from ...sym.bounds import Range, int_range
 from ...sym.expr import FALSE, TRUE, Const, Expr, Var
 from ...sym.facts import Facts
+from ..analysis.scope_facts import base_facts
 from ..buffer import Buffer
 from ..stmt import Alloc, For, Func, If, Let, Replacer, Seq, Stmt, View, is_instruction
-from .simplify_indices import dim_facts
 
 
 def decide_conditions(func: Func) -> Func:
     """The function without conditions that ranges decide."""
-    body = _Decider(dim_facts(func)).stmt(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_Decider(base_facts(func)).stmt(func.body))
 
 
 def loop_range(loop: For, facts: Facts) -> Range:

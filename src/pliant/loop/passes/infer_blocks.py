@@ -24,8 +24,7 @@ def infer_blocks(func: Func) -> Func:
     if func.attrs.scheduled:
         return func
     inference = _Inference({s.name for s in walk_stmts(func.body) if isinstance(s, Block)})
-    body = inference.visit(func.body, ())
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(inference.visit(func.body, ()))
 
 
 class _Inference:

@@ -27,8 +27,7 @@ from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
 
 def lower_blocks(func: Func) -> Func:
     """The function without blocks."""
-    body = _lower(func.body, _Around())
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_lower(func.body, _Around()))
 
 
 @dataclass(slots=True)

@@ -32,8 +32,7 @@ DEEP = 100  # maximal depth of an expression; Python recurses 1000 frames, clang
 
 def name_shared(func: Func) -> Func:
     """The function with a name for every expression that a statement uses twice."""
-    body = _visit(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_visit(func.body))
 
 
 def named(*roots: Expr) -> tuple[list[Stmt], list[Expr]]:

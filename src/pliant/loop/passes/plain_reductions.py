@@ -20,8 +20,7 @@ _NAMED: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "
 
 def plain_reductions(func: Func) -> Func:
     """The function without reductions, except those inside of tensor instructions."""
-    body = _plain(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_plain(func.body))
 
 
 def _plain(s: Stmt) -> Stmt:

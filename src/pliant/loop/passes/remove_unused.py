@@ -19,8 +19,7 @@ from ..stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, St
 
 def remove_unused(func: Func) -> Func:
     """The function without statements that no effect depends on."""
-    body = _swept(func.body, _Uses(func).live) or Seq(())
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_swept(func.body, _Uses(func).live) or Seq(()))
 
 
 class _Uses:

@@ -15,8 +15,7 @@ from ..stmt import For, Func, Stmt, is_instruction, map_children
 
 def serial_loops(func: Func) -> Func:
     """The function with serial loops only, except those that an instruction performs."""
-    body = _serial(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_serial(func.body))
 
 
 def _serial(s: Stmt) -> Stmt:

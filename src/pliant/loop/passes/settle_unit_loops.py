@@ -17,15 +17,15 @@ from ...sym.expr import Const, Expr, Select, Var, free_vars
 from ...sym.facts import Facts
 from ...sym.simplify import simplify
 from ...sym.walk import walk
+from ..analysis.scope_facts import base_facts
 from ..buffer import Load
 from ..stmt import For, Func, Replacer, Stmt, is_instruction, map_children
-from .simplify_indices import dim_facts
 
 
 def settle_unit_loops(func: Func) -> Func:
     """The function with the variable of each loop that runs at most once replaced by its start."""
     starts: dict[Var, Expr] = {}
-    facts = dim_facts(func)
+    facts = base_facts(func)
 
     def visit(s: Stmt) -> Stmt:
         if is_instruction(s):

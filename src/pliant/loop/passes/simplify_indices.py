@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...sym.expr import Const, Dim, Expr, FloorDiv, FloorMod, Not, Var, free_vars
-from ...sym.facts import DIM_MAX, EMPTY, Facts
-from ...sym.region import lower, upper
+from ...sym.expr import Const, Dim, Expr, FloorDiv, FloorMod, Not, free_vars
+from ...sym.facts import Facts
 from ...sym.simplify import simplify
 from ...sym.walk import walk
+from ..analysis.scope_facts import base_facts, block_facts, fixed, given
 from ..buffer import Buffer, Load
 from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store, children, exprs, map_children
 
@@ -27,17 +27,7 @@ def simplify_indices(func: Func) -> Func:
     simplifier = Simplifier(None)
     if not simplifier.any_inside(func.body):  # the common case: no facts have to be collected
         return func
-    body = simplifier.stmt(func.body, dim_facts(func))
-    return func if body is func.body else func.with_(body=body)
-
-
-def dim_facts(func: Func) -> Facts:
-    """The facts that hold everywhere: dims are not negative."""
-    facts = EMPTY
-    for v in func.symbols:
-        lo, hi = facts.range_of(v)
-        facts = facts.with_range(v, max(lo, 0), min(hi, DIM_MAX))
-    return facts
+    return func.with_body(simplifier.stmt(func.body, base_facts(func)))
 
 
 class Simplifier:
@@ -145,21 +135,3 @@ def has_quotient(e: Expr) -> bool:
     """True if `e` has a division or remainder that loops may simplify, i.e. not one of dims alone."""
     divisions = [free_vars(x) for x in walk(e) if isinstance(x, (FloorDiv, FloorMod))]
     return any(not used or any(not isinstance(v, Dim) for v in used) for used in divisions)
-
-
-def fixed(e: Expr) -> Expr | None:
-    """`e`, or None if it reads memory, which may change while the fact is used."""
-    return None if any(isinstance(x, Load) for x in walk(e)) else e
-
-
-def given(condition: Expr, facts: Facts) -> Facts:
-    """The facts and the condition, unless it reads memory."""
-    return facts if fixed(condition) is None else facts.with_condition(condition)
-
-
-def block_facts(block: Block, facts: Facts, init: bool = False) -> Facts:
-    """The facts inside a block's body (or init): ranges of its iterators, and its predicate."""
-    loops = {v for i in block.iters for v in walk(i.value) if isinstance(v, Var) and v in facts.ends}
-    for i in block.iters:
-        facts = facts.with_range(i.var, lower(i.value, facts, loops), upper(i.value, facts, loops))
-    return given(block.init_predicate if init else block.predicate, facts)

@@ -26,8 +26,7 @@ MAX_UNROLLED = 4096  # copies of one statement; more would be megabytes of code 
 
 def unroll(func: Func) -> Func:
     """The function without loops of kind `unroll`."""
-    body = _Unroller().stmt(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_Unroller().stmt(func.body))
 
 
 class _Unroller(Replacer):

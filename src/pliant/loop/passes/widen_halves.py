@@ -22,8 +22,7 @@ _SIGN = Const(0x8000, u16)  # negation flips the sign bit, which is exact for ev
 
 def widen_halves(func: Func) -> Func:
     """The function without arithmetic on half floats."""
-    body = _Widened().stmt(func.body)
-    return func if body is func.body else func.with_(body=body)
+    return func.with_body(_Widened().stmt(func.body))
 
 
 class _Widened(Replacer):

@@ -39,7 +39,7 @@ from ..schedule import LoopHandle, Schedule
 from .accumulate import Summing, sizes_of
 from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles, with_epilogue
 from .packing import may_be_packed
-from .record import NotApplicable, Packing, Rule, Version, tried
+from .record import NotApplicable, Packing, Rule, Version, required_loops, tried
 
 LARGEST_COPY = 2**20  # most bytes of a panel that may be copied: about what the L2 cache holds
 MOST_ROWS = 8  # most rows of `word_tile`: each smaller number of rows needs a body of its own for the remainder
@@ -156,9 +156,7 @@ def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
         )
     dot = _widened(s, name, dot)
     block = find_block(s.program, name)
-    loops = plain_loops(s.program, block)
-    if isinstance(loops, Refusal):
-        raise NotApplicable(loops.reason)
+    loops = required_loops(s.program, block)
     rule = _Rule(s, dot, {v.name: x for v, x in loops.items()}, decide)
     return with_epilogue(s, block, rule.apply)
 

@@ -14,7 +14,6 @@ from functools import partial
 from math import prod
 
 from ...loop.analysis.block_kind import along, elementwise
-from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import blocks, constant_extent, find_block, has_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Store
@@ -27,7 +26,7 @@ from ..decisions import Decide
 from ..primitives.loops import fuse
 from ..schedule import LoopHandle, Schedule
 from .parallelize import fuse_into, share
-from .record import NotApplicable, Promotable, Rule, tried
+from .record import NotApplicable, Promotable, Rule, required_loops, tried
 
 CHUNK = 1024  # default of `chunk`: elements of a flat loop that a thread takes at a time, so that a chunk fits the L1 cache
 CHUNKS = (256, 512, 1024, 2048, 4096)  # choices of `chunk`
@@ -45,9 +44,7 @@ def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
     """Vectorize the innermost loop of an elementwise nest and parallelize the others."""
     name = decide.block
     block = find_block(s.program, name)
-    loops = plain_loops(s.program, block)
-    if isinstance(loops, Refusal):
-        raise NotApplicable(loops.reason)
+    loops = required_loops(s.program, block)
     if not loops:
         return f"elementwise: `{name}` is one element"
     target_load = Load(store.buffer, store.indices)

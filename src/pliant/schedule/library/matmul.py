@@ -38,7 +38,7 @@ from ..workloads import Gemm
 from .accumulate import Summing, decide_summing, sum_tile
 from .packing import packing, right_side
 from .parallelize import fuse_into
-from .record import NotApplicable, Packing, Rule, Version, for_many, tried
+from .record import NotApplicable, Packing, Rule, Version, for_many, required_loops, tried
 
 # Row counts that the cost model averages over if the number of rows is dynamic: a small, a medium and a large batch
 SOME_ROWS = (8, 64, 512)
@@ -175,13 +175,10 @@ def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
     """Tile a matrix product for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
     name = decide.block
     block = find_block(s.program, name)
-    loops = plain_loops(s.program, block)
-    if isinstance(loops, Refusal):
-        raise NotApplicable(loops.reason)
+    loops = required_loops(s.program, block)
     if roles.row is not None and _widen_rows(s, block, roles):
         block = find_block(s.program, name)
-        loops = plain_loops(s.program, block)
-        assert not isinstance(loops, Refusal)
+        loops = required_loops(s.program, block)
     rule = TiledProduct(s, roles, {v.name: x for v, x in loops.items()}, decide, decide.copying)
     return with_epilogue(s, block, rule.apply)
 

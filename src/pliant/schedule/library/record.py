@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import base_facts
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func
@@ -38,6 +39,14 @@ class NotApplicable(Exception):
 
 class NotChosen(NotApplicable):
     """A decision gives the block to a later rule; there is no reason to report."""
+
+
+def required_loops(func: Func, block: Block) -> dict[Var, For]:
+    """Return the loop of each iterator, as `plain_loops` does; raise NotApplicable with its reason if it refuses."""
+    loops = plain_loops(func, block)
+    if isinstance(loops, Refusal):
+        raise NotApplicable(loops.reason)
+    return loops
 
 
 def tried(act: Callable[[], object]) -> bool:

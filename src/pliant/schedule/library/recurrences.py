@@ -11,7 +11,6 @@ other independent loops, threads share those instead.
 from __future__ import annotations
 
 from ...loop.analysis.block_kind import along
-from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import constant_extent, find_block, has_block
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Store
@@ -22,7 +21,7 @@ from ...target import Target
 from ..decisions import Decide
 from ..schedule import Schedule
 from .parallelize import share
-from .record import NotApplicable, Rule
+from .record import Rule, required_loops
 
 VECTORS = (1, 2, 4, 8, 16, 32, 64)  # choices of the number of vectors in a chunk of columns
 # Default number of vectors, and its reason. Measured at f32 with 512-bit vectors: an exponential average over 50 steps of 20,000 columns
@@ -60,9 +59,7 @@ def recurrence(func: Func, block: Block, target: Target) -> Recurrence | Refusal
 def schedule_recurrence(s: Schedule, roles: Recurrence, decide: Decide) -> str:
     """Make columns vector lanes, run all steps of a chunk of columns, and parallelize chunks or rows."""
     name = decide.block
-    nest = plain_loops(s.program, find_block(s.program, name))
-    if isinstance(nest, Refusal):
-        raise NotApplicable(nest.reason)
+    required_loops(s.program, find_block(s.program, name))
     rows, steps = ([s.loop(name, v) for v in which] for which in (roles.rows, roles.steps))
     column = s.loop(name, roles.column)
     lanes = decide.target.vector_bits // max(roles.bits, 8)

@@ -29,7 +29,7 @@ from ...target import Target
 from ..decisions import Decide, shown
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .accumulate import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
-from .record import NotApplicable, Rule, Version, tried
+from .record import NotApplicable, Rule, Version, required_loops, tried
 from .squares import TERMS, WIDE_HALVES
 
 LANES = 64  # default of `lanes`: several vectors on every machine, so that no addition waits for the previous one
@@ -79,9 +79,7 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     for b in inside:
         if any(i.kind == "O" for i in b.iters):
             raise NotApplicable(f"block `{b.name}` has an ordered iterator: its steps come one after the other")
-        problem = plain_loops(func, b)
-        if isinstance(problem, Refusal):
-            raise NotApplicable(problem.reason)
+        required_loops(func, b)
     if all(not _repeated(s, b) for b in sums):
         for b in sums:
             if not tried(partial(_pieces, s, decide, b.name)):

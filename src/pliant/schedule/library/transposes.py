@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...loop.analysis.block_kind import along, elementwise
-from ...loop.analysis.nest_shape import iter_named, plain_loops
+from ...loop.analysis.nest_shape import iter_named
 from ...loop.analysis.nests import constant_extent, find_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func
@@ -25,7 +25,7 @@ from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule
-from .record import NotApplicable, Rule, tried
+from .record import NotApplicable, Rule, required_loops, tried
 
 MOST_LANES = 16  # largest side of `tile`: the tile takes as many registers as it has lanes, and no machine has room for 32 and the rest
 
@@ -68,9 +68,7 @@ def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
     """Tile an elementwise nest into squares that are transposed in registers."""
     name, target = decide.block, decide.target
     block = find_block(s.program, name)
-    loops = plain_loops(s.program, block)
-    if isinstance(loops, Refusal):
-        raise NotApplicable(loops.reason)
+    loops = required_loops(s.program, block)
     most = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
     extents = [constant_extent(s.program, loops[iter_named(block, which).var]) for which in (roles.column, roles.across)]
     short = min((e for e in extents if e is not None), default=most)

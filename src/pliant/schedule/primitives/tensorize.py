@@ -12,9 +12,10 @@ from functools import cache
 from typing import NamedTuple
 
 from ...loop.analysis.nests import block_names, constant_extent, facts_at, fed_by, loop_facts
+from ...loop.analysis.scope_facts import block_facts
 from ...loop.buffer import Buffer, Load
 from ...loop.parse import parse_module
-from ...loop.passes.simplify_indices import Simplifier, block_facts
+from ...loop.passes.simplify_indices import Simplifier
 from ...loop.stmt import INSTRUCTION, Block, For, Func, Reduce, Replacer, Seq, Stmt, Store, walk_stmts
 from ...sym.expr import TRUE, Add, Const, Expr, Mul, Var, free_vars, substitute
 from ...sym.facts import Facts
