@@ -120,7 +120,7 @@ class Interpreted:
         assert state.host is not None
         self.host: HostProgram = state.host
         if state.load is not None:
-            start = replace(state, function=state.load, load=None, derived=(), moves=None, kernels=None, host=None)
+            start = replace(state, function=state.load, load=None, derived=(), copy_elision=None, kernels=None, host=None)
             load = run_steps(start, CODE[:-1]).host
             assert load is not None
             computed = {id(array): value for array, value in zip(state.derived, interpret_host(load, []), strict=True)}

@@ -36,8 +36,8 @@ class State:
     load_here: bool = False  # compiles `load` for this machine, though its kernels are scheduled for the target
     derived: tuple[Any, ...] = ()  # placeholder arrays in `function` for the results of `load`
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by index
-    leaving: ForeignCalls | None = None  # calls of functions outside of compiled code
-    moves: CopyElision | None = None  # copies that may be elided
+    foreign_calls: ForeignCalls | None = None  # calls of functions outside of compiled code
+    copy_elision: CopyElision | None = None  # copies that may be elided
     assembly: Assembly | None = None  # background code generation of the kernels scheduled so far
     decisions: Decisions | None = None  # the user's overrides of schedule decisions, and all decisions made
     kernels: Kernels | None = None
@@ -51,10 +51,10 @@ class State:
         Its text, with `named_constants`, is all that a compilation needs to resume from here.
         """
         function = self.function
-        if self.leaving is not None:
+        if self.foreign_calls is not None:
             from .lower.ops.foreign_calls import with_calls
 
-            function = with_calls(function, self.leaving)
+            function = with_calls(function, self.foreign_calls)
         if self.load is not None:
             from .lower.layout.lift_constants import whole
 

@@ -126,8 +126,8 @@ def _foreign_calls(s: State) -> State:
         return s
     from .lower.ops.foreign_calls import foreign_calls
 
-    leaving = foreign_calls(s.function, s.functions)
-    return replace(s, function=leaving.function, leaving=leaving)
+    calls = foreign_calls(s.function, s.functions)
+    return replace(s, function=calls.function, foreign_calls=calls)
 
 
 def _unique_dims(s: State) -> State:
@@ -154,7 +154,7 @@ def _copy_elision(s: State) -> State:
         return s
     from .lower.host.copy_elision import copy_elision
 
-    return replace(s, moves=copy_elision(s.function))
+    return replace(s, copy_elision=copy_elision(s.function))
 
 
 def _promote_sizes(s: State) -> State:
@@ -185,7 +185,7 @@ def _host(s: State) -> State:
     from .lower.host.host import build_host
 
     assert s.kernels is not None
-    host = build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.moves or NO_ELISION)
+    host = build_host(s.function, s.kernels.copy, s.poison, s.plan, s.checked, s.copy_elision or NO_ELISION)
     if s.fused:
         return replace(s, host=host)
     from .loop.passes.without_fma import without_fma
@@ -201,7 +201,7 @@ def _emit(s: State) -> State:
     assert s.kernels is not None
     assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
-    package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.leaving)
+    package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.foreign_calls)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules(), layouts=s.kernels.layouts()))
     if s.load is None:
         return replace(s, package=package)
@@ -215,7 +215,9 @@ def _load_package(s: State, machine: Target) -> Package:
     The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
     """
     assert s.load is not None
-    start = replace(s, function=s.load, load=None, derived=(), leaving=None, moves=None, assembly=None, kernels=None, host=None)
+    start = replace(
+        s, function=s.load, load=None, derived=(), foreign_calls=None, copy_elision=None, assembly=None, kernels=None, host=None
+    )
     package = _to_code(start, without(CODE, read_settings().disable), machine).package
     assert package is not None
     return package

@@ -83,7 +83,7 @@ def test_it_is_a_few_kernels_and_no_python() -> None:
     state = lowered(refresh.graph)
     called = [n.callee.name for n in walk_nodes(state.function.nodes) if isinstance(n, CallLoop)]
     assert called == ["cast_mean_less", "nonzero", "take", "matmul", "index_put", "matmul_overwrite"]
-    assert not state.functions and state.leaving is None
+    assert not state.functions and state.foreign_calls is None
     assert state.host is not None
     assert sorted(str(t.bytes) for t in state.host.temporaries) == ["1", "4", "8", "n * 160", "n * 8", "n * 96"]
 

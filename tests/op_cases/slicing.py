@@ -30,6 +30,9 @@ CASES: dict[str, Case] = {
     "slice_start": Case(lambda x, y: ops.slice(x, 1, start=ops.sum(y)), (("n", "h"), ("n",)), (f32, i64), 0, 2),
     "slice_both": Case(lambda x, y: ops.slice(x, 0, ops.min(y), ops.max(y)), (("h", "m"), ("n",)), (f32, i64), -7, 8),
     "slice_back": Case(lambda x, y: ops.slice(x, 0, ops.max(y), step=-2), (("h", "m"), ("n",)), (f32, i64), 2, 9),
+    # The stop is a Python number beside a bound of the run: it takes the dtype of the bound, not of the condition `stop < 0`.
+    "slice_back_to_number": Case(lambda x, y: ops.slice(x, 0, ops.max(y), -20, -1), (("h", "m"), ("n",)), (f32, i64), 2, 9),
+    "slice_back_from_number": Case(lambda x, y: ops.slice(x, 0, 3, ops.min(y), -2), (("h", "m"), ("n",)), (f32, i64), 0, 2),
     "slice_back_stop": Case(lambda x, y: ops.slice(x, 0, stop=ops.max(y), step=-1), (("h", "m"), ("n",)), (f32, i64), 0, 4),
     "strided_slice_start": Case(lambda x, y: ops.strided_slice(x, 0, ops.max(y), 2), (("h", "m"), ("n",)), (f32, i32), 0, 5),
     "slice_then_sum": Case(lambda x, y: ops.sum(_by_sum(x, y), axis=0), (("h", "m"), ("n",)), (f32, i64), 0, 3),

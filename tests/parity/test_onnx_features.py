@@ -71,3 +71,17 @@ def test_linear_regressor(after: str) -> None:
 def test_linear_regressor_wants_coefficients_for_each_target() -> None:
     with pytest.raises(Error, match="5 coefficients for 2 targets"):
         backend.prepare(model("LinearRegressor", "float32", ["n", 3], coefficients=[1.0] * 5, targets=2))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("Scaler", {"offset": [0.5], "scale": [1.0]}),
+        ("Imputer", {"imputed_value_floats": [0.5]}),
+        ("LinearRegressor", {"coefficients": [1.0] * 3}),
+    ],
+)
+def test_an_operand_without_features_is_refused(op: str, attributes: dict[str, Any]) -> None:
+    for dims in ([], ["n"]) if op == "LinearRegressor" else ([],):
+        with pytest.raises(Error, match="dims"):
+            backend.prepare(model(op, "float32", dims, **attributes))

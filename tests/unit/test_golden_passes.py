@@ -281,8 +281,8 @@ def shown(state: State) -> str:
     parts = [str(Program(state.function))]
     if state.load is not None:
         parts.append(f"# computed when the program is loaded\n{Program(state.load)}")
-    if state.moves is not None:
-        parts += [f"# {v.name} consists of {', '.join(map(str, ranges))}" for v, ranges in state.moves.always.items()]
+    if state.copy_elision is not None:
+        parts += [f"# {v.name} consists of {', '.join(map(str, ranges))}" for v, ranges in state.copy_elision.always.items()]
     return "\n".join(parts)
 
 

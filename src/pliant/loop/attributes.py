@@ -5,10 +5,11 @@ They print as keywords of the decorator, `@kernel(scheduled=True)`, and parse ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
+from ..support.errors import ScheduleError
 from ..support.record import dataclass
 
 
@@ -39,14 +40,22 @@ SCHEDULED = FuncAttrs(scheduled=True)
 _NAMES = tuple(f.name for f in fields(FuncAttrs))
 
 
-def read_attrs(values: Mapping[str, Any]) -> FuncAttrs | str:
-    """Parses attributes from a printed program; returns a message if they are invalid, because the text is not trusted."""
+def read_attrs(values: Mapping[str, Any], params: Collection[str]) -> FuncAttrs | str:
+    """Parses attributes from a printed program; returns a message if they are invalid, because the text is not trusted.
+
+    Attributes that speak of parameters may name only those in `params`.
+    """
     for name, value in values.items():
         if name not in _NAMES:
             return f"`@kernel` takes no `{name}`; it takes {', '.join(f'`{n}`' for n in _NAMES)}"
         if not _FITS[name](value):
             return f"`{name}` cannot be {value!r}"
-    return FuncAttrs(**values)
+    attrs = FuncAttrs(**values)
+    named = {"counted": (*attrs.counted, *attrs.counted.values()), "moved": attrs.moved, "layouts": tuple(attrs.layouts)}
+    for name, mentioned in named.items():
+        for unknown in sorted({*mentioned} - {*params}):
+            return f"`{name}` names `{unknown}`, which is no parameter"
+    return attrs
 
 
 def _is_flag(value: object) -> bool:
@@ -73,10 +82,20 @@ def _are_layouts(value: object) -> bool:
         isinstance(name, str)
         and isinstance(layout, tuple)
         and len(layout) == 2
-        and isinstance(layout[0], str)
+        and _is_index_map(layout[0])
         and isinstance(layout[1], int | float | None)
         for name, layout in value.items()
     )
+
+
+def _is_index_map(text: object) -> bool:
+    """True for the text of an index map, `lambda k, n: (n // 8, k, n % 8)`."""
+    from ..sym.index_map import index_map  # imported here: few programs have layouts
+
+    try:
+        return isinstance(text, str) and bool(index_map(text).inputs)
+    except ScheduleError:
+        return False
 
 
 # Attribute -> the function that checks its value.

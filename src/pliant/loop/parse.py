@@ -183,6 +183,8 @@ class KernelParser(ComputeParser):
                     notes[k.arg] = self.index(k.value)
                     continue
                 raise self.error(k.value, "an annotation is a literal: a number, a text, a tuple, a list, a dict") from None
+            if k.arg is None and not (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
+                raise self.error(k.value, "`**` takes a dict whose keys are texts")
             notes.update({k.arg: value} if k.arg else value)
         return notes
 
@@ -358,7 +360,7 @@ def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
 def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
     """Parses the attributes of the decorator: `@kernel(scheduled=True)`."""
     values = {k: v for d in node.decorator_list if isinstance(d, ast.Call) for k, v in parser.annotations(d).items()}
-    attrs = read_attrs(values)
+    attrs = read_attrs(values, {a.arg for a in node.args.args})
     if isinstance(attrs, str):
         raise parser.error(node.decorator_list[0], attrs)
     return attrs

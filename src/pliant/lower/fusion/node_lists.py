@@ -11,26 +11,31 @@ Users = dict[g.Value, list[g.Node | None]]
 Change = Callable[[Sequence[g.Node], Sequence[g.Value]], tuple[g.Node, ...]]  # (nodes, values read outside of them) -> new nodes
 
 
+_BODIES: dict[type[g.Node], tuple[str, ...]] = {g.If: ("then", "orelse"), g.While: ("cond", "body")}
+
+
 def map_node_lists(function: g.Function, change: Change) -> g.Function:
-    """Returns the function with `change` applied to every list of nodes: those of branches and loop bodies first, its own last."""
+    """Returns the function with `change` applied to every list of nodes: those of branches and loop bodies first, its own last.
+
+    A function that nothing changes is returned itself: then the step is shown as unchanged, and nothing is verified again.
+    """
 
     def body(b: g.Body) -> g.Body:
-        return g.Body(b.params, inside(b.nodes, b.results), b.results)
+        nodes = inside(b.nodes, b.results)
+        return b if nodes is b.nodes else g.Body(b.params, nodes, b.results)
 
     def node(n: g.Node) -> g.Node:
-        match n:
-            case g.If():
-                return n.with_(then=body(n.then), orelse=body(n.orelse))
-            case g.While():
-                return n.with_(cond=body(n.cond), body=body(n.body))
-        return n
+        bodies = {name: getattr(n, name) for name in _BODIES.get(type(n), ())}
+        changed = {name: body(b) for name, b in bodies.items()}
+        return n if all(changed[name] is b for name, b in bodies.items()) else n.with_(**changed)
 
-    def inside(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-        return change(tuple(map(node, nodes)), results)
+    def inside(nodes: tuple[g.Node, ...], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
+        new = change(tuple(map(node, nodes)), results)
+        same = len(new) == len(nodes) and all(a is b for a, b in zip(new, nodes, strict=True))
+        return nodes if same else new
 
     nodes = inside(function.nodes, function.results)
-    same = len(nodes) == len(function.nodes) and all(a is b for a, b in zip(nodes, function.nodes, strict=True))
-    return function if same else function.with_(nodes=nodes)
+    return function if nodes is function.nodes else function.with_(nodes=nodes)
 
 
 def users_of(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> Users:

@@ -16,7 +16,7 @@ from ..callee import func_of
 from .node_lists import map_node_lists, may_join, users_of
 
 CHEAP = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE)
-MOST_READERS = 4  # beyond this, loads of one stored value cost less than computing it again
+MOST_READERS = 4  # limits code growth: each reader contains the producer's arithmetic
 
 
 def rematerialize(function: g.Function) -> g.Function:

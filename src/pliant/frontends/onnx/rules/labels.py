@@ -137,6 +137,7 @@ def imputer(site: NodeContext) -> Any:
 @rule("LinearRegressor", domain=ML)
 def linear_regressor(site: NodeContext) -> Any:
     """Linear regression in f32: x @ coefficients.T + intercepts, a column for each target; then `post_transform`."""
+    site.require(site.rank(0) == 2, f"the operand has {site.rank(0)} dims, two are expected")
     targets = site.integer("targets", 1)
     weights = np.asarray(site.floats("coefficients", []), np.float32)
     shifts = np.asarray(site.floats("intercepts", []), np.float32)
