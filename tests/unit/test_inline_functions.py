@@ -66,6 +66,38 @@ def test_an_inline_function_takes_others_and_names_of_its_python_scope() -> None
     assert np.array_equal(k(X), X[:, 1] * np.float32(4) - np.float32(1))
 
 
+def test_a_function_inside_sees_loops_and_buffers() -> None:
+    @inline
+    def apply(y: Any, at: Any, count: Any, element: Any, put: Any) -> None:
+        for x in range(count):
+            put(x, element(x) * 2.0)
+
+    @inline
+    def one(x: Any, y: Any, r: Any) -> None:
+        shift = alloc((1,), f32, scope="stack")
+        shift[0] = x[r, 0]
+        (row := r)
+
+        def element(j: Any) -> Any:
+            return x[r, j] - shift[0]
+
+        def put(r: Any, e: Any) -> None:  # its own `r`
+            y[row, r] = e
+
+        apply(y, r, 8, element, put)
+
+    @inline
+    def rows(x: Any, y: Any) -> None:
+        for r in range(n):
+            one(x, y, r)
+
+    @kernel(scheduled=True)
+    def k(x: Tensor[f32, n, 8], y: Out[f32, n, 8]) -> None:
+        rows(x, y)
+
+    assert np.array_equal(k(X), (X - X[:, :1]) * np.float32(2))
+
+
 @pytest.mark.parametrize("negative", [False, True])
 def test_conditions_that_python_knows_are_decided(negative: bool) -> None:
     nothing: Any = None  # a branch that is not taken is not parsed

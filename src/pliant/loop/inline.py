@@ -14,8 +14,9 @@ A generator of kernels (a Python function that returns one) is cut into pieces w
     def last_two(shape): return shape[-2:]                # Python code, which runs while the kernel is parsed
 
 Arguments are passed by name: buffers, expressions (computed where they are used, not once), Python numbers, dtypes, tuples, and other
-inline functions, so that one can be given the way to load an element. An inline function sees the names of its Python scope, buffers among
-them. Without parameters, over the buffers of an operator, it is the body of a loop program (`Inline.statements`).
+inline functions, so that one can be given the way to load an element. A `def` inside an inline function makes one that sees its loops and
+buffers. An inline function sees the names of its Python scope, buffers among them. Without parameters, over the buffers of an operator, it
+is the body of a loop program (`Inline.statements`).
 
 What Python knows is decided while the function is expanded:
 
@@ -30,7 +31,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
@@ -41,7 +42,7 @@ from ..sym.expr import And, Const, Expr, Not, Or, Var
 from ..sym.parse import Open, Value
 from .buffer import Load
 from .parse import KernelParser
-from .scope import Expander, ScopedParser
+from .scope import Binding, Expander, ScopedParser
 from .stmt import For, Seq, Stmt, map_children, seq
 
 _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions again for each kernel: their trees are parsed once
@@ -59,7 +60,7 @@ class Inline(Expander):
 
     def expand(self, parser: ScopedParser, call: ast.Call) -> object:
         """Returns the statements or the expression for the arguments of a call."""
-        return self._expanded(dict(_bound(self._signature, parser, call).arguments), parser.repeats)
+        return self._expanded(_bound(self._signature, parser, call).arguments, parser.repeats)
 
     def statements(self) -> Stmt:
         """Returns the statements of a function without parameters, as the body of a loop program without source locations."""
@@ -67,12 +68,24 @@ class Inline(Expander):
         assert isinstance(body, Stmt), f"`{self._fn.__name__}` is an expression"
         return _without_spans(body)
 
-    def _expanded(self, args: dict[str, object], repeats: int) -> object:
+    def _expanded(self, args: Mapping[str, object], repeats: int) -> object:
         source = _SOURCES[self._fn.__code__]
-        scope = ChainMap(args, closure_of(self._fn), self._fn.__globals__, ALLOWED_BUILTINS)
-        parser = InlineParser(Source(source.file, source.lines, source.tree, scope), args)
-        parser.repeats = repeats
-        return parser.expansion()
+        scope = ChainMap(closure_of(self._fn), self._fn.__globals__, ALLOWED_BUILTINS)
+        parser = InlineParser(Source(source.file, source.lines, source.tree, scope))
+        return parser.expansion(source.tree, args, repeats)
+
+
+class LocalFunction(Expander):
+    """A function inside an inline function: it sees the names around it, also those of loops and buffers."""
+
+    def __init__(self, tree: ast.FunctionDef, around: InlineParser) -> None:
+        self._tree, self._around = tree, around
+        named = [inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in tree.args.args]
+        self._signature = inspect.Signature(named)
+
+    def expand(self, parser: ScopedParser, call: ast.Call) -> object:
+        """Returns the statements or the expression for the arguments of a call."""
+        return self._around.expansion(self._tree, _bound(self._signature, parser, call).arguments, parser.repeats)
 
 
 class CompileTime(Expander):
@@ -101,20 +114,38 @@ def compile_time(fn: Callable[..., Any]) -> Any:
 class InlineParser(KernelParser):
     """Parses the body of an inline function: the loop language, with what Python knows decided."""
 
-    def __init__(self, source: Source, names: dict[str, object]) -> None:
-        super().__init__(source)
-        self.names = names  # what has no place among the bindings of a kernel: numbers, tuples, dtypes, functions
+    def expansion(self, tree: ast.FunctionDef, args: Mapping[str, object], repeats: int) -> object:
+        """Parses the body of a function with its parameters bound to arguments: statements, or an expression if it ends with `return`."""
+        before, self.repeats = self.repeats, repeats
+        try:
+            with self.named(tree, args):
+                if not isinstance(tree.body[-1], ast.Return):
+                    return self.body(tree.body)
+                return self.returned(tree.body[:-1], tree.body[-1])
+        finally:
+            self.repeats = before
 
-    def expansion(self) -> object:
-        """Parses the whole body."""
-        body = self.source.tree.body
-        if not isinstance(body[-1], ast.Return):
-            return self.body(body)
-        for before in body[:-1]:  # a docstring, or names for expressions
-            self.expression(before) if isinstance(before, ast.Expr) else self.statement(before)
-        if body[-1].value is None:
-            raise self.error(body[-1], "an inline function returns an expression, or has no `return`")
-        return self.tuple_of(body[-1].value) if isinstance(body[-1].value, ast.Tuple) else self.value(body[-1].value)
+    def returned(self, before: list[ast.stmt], last: ast.Return) -> object:
+        """Parses the expression of a function, after a docstring and names for parts of it."""
+        for statement in before:
+            if not isinstance(statement, ast.Expr):
+                raise self.error(statement, "before the `return` of an inline function are only names for expressions", help="(t := a + b)")
+            self.expression(statement)
+        if last.value is None:
+            raise self.error(last, "an inline function returns an expression, or has no `return`")
+        return self.tuple_of(last.value) if isinstance(last.value, ast.Tuple) else self.value(last.value)
+
+    def statement(self, node: ast.stmt) -> Stmt:
+        """Parses a statement; a function inside is known to the end of the indented part."""
+        if not isinstance(node, ast.FunctionDef):
+            return super().statement(node)
+        self.bind_object(node, node.name, LocalFunction(node, self), "function")
+        return Seq(())
+
+    def bind_object(self, node: ast.AST, name: str, value: object, what: str) -> None:
+        """Binds a name to any Python object, also over a name of the same spelling further out."""
+        fixed = not isinstance(value, Expr) or self.independent((value,))
+        self.scopes[-1][name] = Binding(value, what, self.span(node), len(self.blocks), fixed)
 
     # Conditions that Python knows.
 
@@ -174,7 +205,7 @@ class InlineParser(KernelParser):
             raise self.error(node.target, "a loop over Python values has one variable")
         body: list[Stmt] = []
         for value in values:
-            with self.named({node.target.id: value}), self.scope():
+            with self.named(node, {node.target.id: value}):
                 body.append(self.body(node.body))
         return seq(*body)
 
@@ -198,22 +229,19 @@ class InlineParser(KernelParser):
                     tuples[target.id] = variables
                 else:
                     self.bind(target, target.id, variables[0], "loop variable")
-            with self.named(tuples):
+            with self.named(node, tuples):
                 result = self.body(node.body)
         for var, extent in reversed(loops):
             result = For(var, Const(0, i64), extent, "serial", result, span=self.span(node))
         return result
 
     @contextmanager
-    def named(self, names: dict[str, object]) -> Iterator[None]:
-        """Gives Python objects names for a while."""
-        before = dict(self.names)
-        self.names.update(names)
-        try:
+    def named(self, node: ast.AST, values: Mapping[str, object]) -> Iterator[None]:
+        """A scope in which names mean Python objects."""
+        with self.scope():
+            for name, value in values.items():
+                self.bind_object(node, name, value, "parameter")
             yield
-        finally:
-            self.names.clear()
-            self.names.update(before)
 
     # Indices and shapes with `*`.
 

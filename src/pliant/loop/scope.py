@@ -25,7 +25,7 @@ from .stmt import Func
 class Binding:
     """A name's meaning: the variable or buffer, its description for messages, and the source location of its binding."""
 
-    value: Expr | Buffer  # any expression for a name bound by `:=`
+    value: object  # a variable or buffer; any expression for a name bound by `:=`; in an inline function any Python object
     what: str
     span: Span
     block: int  # the number of blocks around the binding
