@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import Out, Tensor, alloc, dim, f32, grid, i64, kernel, parallel, unroll, vector
+from pliant import Out, Tensor, alloc, block, check, dim, f32, grid, i64, kernel, parallel, unroll, vector
+from pliant.loop.attributes import FuncAttrs
 from pliant.loop.buffer import Buffer
 from pliant.loop.inline import compile_time, inline
-from pliant.loop.stmt import Call, For, Func, If, Param, walk_stmts
-from pliant.sym.expr import Const, Expr, Var
+from pliant.loop.stmt import Block, Call, For, Func, If, Param, walk_stmts
+from pliant.sym.expr import Const, Expr, Lt, Var
 
 n, m = dim("n"), dim("m")
 X = np.random.default_rng(5).standard_normal((5, 8), dtype=np.float32)
@@ -213,3 +214,98 @@ def test_errors_point_into_the_function_or_at_the_call() -> None:
             for i in range(n):
                 twice(x[i])
                 y[i] = x[i]
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 3, 4)])
+def test_kinds_of_the_outermost_and_the_innermost_loop(shape: tuple[int, ...]) -> None:
+    x, y = (Buffer(name, f32, tuple(Const(e, i64) for e in shape)) for name in "xy")
+
+    @inline
+    def copy() -> None:
+        for i in grid(*shape, outermost="parallel", innermost="vector"):
+            y[*i] = x[*i] + 1.0
+
+    func = Func("copy", (Param(x), Param(y, "out")), copy.statements(), FuncAttrs(scheduled=True))
+    kinds = {0: [], 1: ["parallel"], 2: ["parallel", "vector"], 3: ["parallel", "serial", "vector"]}
+    assert [s.kind for s in walk_stmts(func.body) if isinstance(s, For)] == kinds[len(shape)]
+    data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    assert np.array_equal(pliant.compile(pliant.api.Kernel(func))(data), data + np.float32(1))
+
+
+@pytest.mark.parametrize("factor", [Const(2.0, f32), Buffer("factor", f32, (Const(4, i64),))], ids=["number", "tensor"])
+def test_blocks_of_any_rank_over_tensors_or_scalars(factor: Any) -> None:
+    shape, place = (3, 4), (1,) if isinstance(factor, Buffer) else ()
+    x, y = (Buffer(name, f32, tuple(Const(e, i64) for e in shape)) for name in "xy")
+    KINDS, NAME, MESSAGE = "SO", "scaled", "row {0} of {1}"
+
+    @compile_time
+    def own(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(indices[p] for p in place)
+
+    @compile_time
+    def inside(i: Expr) -> tuple[Any, ...]:
+        return Lt(i, Const(3, i64)), MESSAGE, i, Const(3, i64)
+
+    @inline
+    def scaled() -> None:
+        for i in grid(*shape):
+            with block(NAME, KINDS, *i) as v:
+                check(*inside(v[0]))
+                y[*v] = x[*v] * factor[*own(v)]
+
+    params = [Param(b) for b in (x, factor) if isinstance(b, Buffer)]
+    func = Func("scaled", (*params, Param(y, "out")), scaled.statements())
+    (inner,) = (s for s in walk_stmts(func.body) if isinstance(s, Block))
+    assert (inner.name, [i.kind for i in inner.iters]) == ("scaled", ["S", "O"])
+    data, factors = X[:3, :4].copy(), np.arange(4, dtype=np.float32)
+    result = pliant.compile(pliant.api.Kernel(func))(*((data, factors) if place else (data,)))
+    assert np.array_equal(result, data * (factors if place else np.float32(2)))
+
+
+def test_loops_over_tuples_of_tuples() -> None:
+    @compile_time
+    def numbered(values: tuple[Expr, ...]) -> tuple[tuple[int, Expr], ...]:
+        return tuple(enumerate(values))
+
+    @inline
+    def places(y: Any, i: Any) -> None:
+        for d, e in numbered(i):
+            y[*i, d] = e
+
+    @kernel(scheduled=True)
+    def k(y: Out[i64, 3, 4, 2]) -> None:
+        for i, j in grid(3, 4):
+            places(y, (i, j))
+
+    assert np.array_equal(k(), np.moveaxis(np.indices((3, 4)), 0, -1))
+
+
+def test_errors_of_loops_and_blocks_of_any_rank() -> None:
+    shape = (2, 3)
+    y: Any = Buffer("y", f32, tuple(Const(e, i64) for e in shape))
+
+    @inline
+    def names() -> None:
+        for i, j in grid(*shape):
+            y[*i] = j
+
+    @inline
+    def letters() -> None:
+        for i in grid(*shape):
+            with block("y", "S", *i) as v:
+                y[*v] = 0.0
+
+    @inline
+    def parts() -> None:
+        for a, b in shape:
+            y[a, b] = 0.0
+
+    @inline
+    def kinds() -> None:
+        for i in grid(*shape, outermost="fast"):
+            y[*i] = 0.0
+
+    cases = {names: "2 names for 1 loop variable", letters: 'the kinds "S" for 2 iterators', parts: "no names for 1 value", kinds: '"fast"'}
+    for function, message in cases.items():
+        with pytest.raises(pliant.Error, match=message):
+            function.statements()

@@ -23,6 +23,8 @@ What Python knows is decided while the function is expanded:
     if CAUSAL: ... else: ...                  only the branch that is taken is parsed; so are `a if CAUSAL else b`, `select`, `and`, `or`
     for half in (8, 4, 2, 1): ...             a loop over a Python tuple or range object is written out
     for i, j in grid(*OUTER, n): y[*i, j] = x[*i, 0]      the rank may be computed: `i` is a tuple of loop variables
+    for i in grid(*OUTER, outermost="parallel"): ...      the kinds of the first and of the last loop (`innermost`), if there are loops
+    with block("y", "SS", *i) as v: y[*v] = s[*()]        so may iterators of blocks; a scalar is a tensor of rank 0
     t = alloc((*OUTER, 4), f32); OUTER[0]; OUTER[1:]      so may shapes; elements and slices of tuples
 """
 
@@ -37,14 +39,16 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..dtype import bool_, i64
+from ..support.errors import counted
 from ..support.resolve import ALLOWED_BUILTINS, Source, closure_of, source_of
 from ..sym.expr import And, Const, Expr, Not, Or, Var
 from ..sym.parse import Open, Value
 from .buffer import Load
-from .parse import KernelParser
+from .parse import LOOP_WORDS, KernelParser
 from .scope import Binding, Expander, ScopedParser
-from .stmt import For, Seq, Stmt, map_children, seq
+from .stmt import Check, For, Iter, Seq, Stmt, map_children, seq
 
+KINDS = tuple(LOOP_WORDS.values())
 _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions again for each kernel: their trees are parsed once
 
 
@@ -188,52 +192,81 @@ class InlineParser(KernelParser):
 
     def loop(self, node: ast.For) -> Stmt:
         """Parses a loop; one over a Python tuple is written out, and one over `grid(*shape)` has a tuple of variables."""
-        if isinstance(node.iter, ast.Tuple):
-            return self.written_out(node, self.tuple_of(node.iter))
-        if isinstance(node.iter, ast.Name | ast.Attribute):
-            values = self.resolve(node.iter)
+        if self.word(node.iter) == "grid" and isinstance(node.iter, ast.Call):
+            return self.of_any_rank(node, node.iter)
+        if isinstance(node.iter, ast.Tuple | ast.Name | ast.Attribute) or self.expander(node.iter):
+            values = argument(self, node.iter)
             if isinstance(values, tuple | list | range):
                 return self.written_out(node, tuple(values))
-        if self.word(node.iter) == "grid" and isinstance(node.iter, ast.Call) and any(isinstance(a, ast.Starred) for a in node.iter.args):
-            return self.of_any_rank(node, node.iter)
         return super().loop(node)
 
     def written_out(self, node: ast.For, values: tuple[object, ...]) -> Stmt:
         """Expands the body of a loop once for each value."""
         self.no_else(node)
-        if not isinstance(node.target, ast.Name):
-            raise self.error(node.target, "a loop over Python values has one variable")
+        several = isinstance(node.target, ast.Tuple)
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        names = [t.id for t in targets if isinstance(t, ast.Name)]
         body: list[Stmt] = []
         for value in values:
-            with self.named(node, {node.target.id: value}):
+            parts = value if several and isinstance(value, tuple) else (value,)
+            if len(names) != len(targets) or len(parts) != len(names):
+                raise self.error(node.target, f"`{ast.unparse(node.target)}` are no names for {counted(len(parts), 'value')}")
+            with self.named(node, dict(zip(names, parts, strict=True))):
                 body.append(self.body(node.body))
         return seq(*body)
 
     def of_any_rank(self, node: ast.For, call: ast.Call) -> Stmt:
-        """Parses nested serial loops; the variables of the loops of a `*shape` are one tuple."""
+        """Parses nested loops; the variables of the loops of a `*shape` are one tuple."""
         self.no_else(node)
+        kinds = {k.arg: self.text(k.value, "kind of loop", KINDS) for k in call.keywords}
+        if not kinds.keys() <= {"outermost", "innermost"}:
+            raise self.error(call, "`grid` has the keywords `outermost` and `innermost`")
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-        if len(targets) != len(call.args):
-            raise self.error(node.target, f"`{ast.unparse(call)}` has {len(call.args)} loop variables, not {len(targets)}")
-        loops: list[tuple[Var, Expr]] = []
-        tuples: dict[str, object] = {}
+        extents = [self.indices([a]) for a in call.args]
         with self.scope(repeated=True):
-            for target, arg in zip(targets, call.args, strict=True):
-                if not isinstance(target, ast.Name):
-                    raise self.error(target, "a loop variable is a name")
-                extents = self.indices([arg])
-                several = isinstance(arg, ast.Starred)
-                variables = tuple(Var(f"{target.id}{k}" if several else target.id, i64) for k in range(len(extents)))
-                loops += zip(variables, extents, strict=True)
-                if several:
-                    tuples[target.id] = variables
-                else:
-                    self.bind(target, target.id, variables[0], "loop variable")
-            with self.named(node, tuples):
-                result = self.body(node.body)
-        for var, extent in reversed(loops):
-            result = For(var, Const(0, i64), extent, "serial", result, span=self.span(node))
+            loops = self.variables(call.args, extents, targets, "loop variable")
+            result = self.body(node.body)
+        last = len(loops) - 1
+        for depth, (var, extent) in reversed(list(enumerate(loops))):
+            kind = kinds.get("outermost") if depth == 0 else None
+            kind = kind or (kinds.get("innermost") if depth == last else None) or "serial"
+            result = For(var, Const(0, i64), extent, kind, result, span=self.span(node))
         return result
+
+    def block(self, node: ast.With, call: ast.Call, targets: ast.expr | None) -> Stmt:
+        """Parses a block; the iterators for a `*values` are one tuple."""
+        if not any(isinstance(a, ast.Starred) for a in call.args):
+            return super().block(node, call, targets)
+        name, kinds = self.text(call.args[0], "the name of a block"), self.text(call.args[1], "the kinds of iterators")
+        names = targets.elts if isinstance(targets, ast.Tuple) else [targets] if targets is not None else []
+        values = [self.indices([a]) for a in call.args[2:]]  # outside of the block
+        self.blocks.append(name)
+        with self.scope(repeated=True):
+            iterators = self.variables(call.args[2:], values, names, "iterator")
+            if len(kinds) != len(iterators):
+                raise self.error(call, f'block `{name}` has the kinds "{kinds}" for {counted(len(iterators), "iterator")}')
+            iters = tuple(Iter(var, kind, value) for kind, (var, value) in zip(kinds, iterators, strict=True))  # type: ignore[arg-type]
+            result = self.block_body(node, name, iters)
+        self.blocks.pop()
+        return result
+
+    def variables(
+        self, nodes: list[ast.expr], values: list[tuple[Expr, ...]], targets: list[ast.expr], what: str
+    ) -> list[tuple[Var, Expr]]:
+        """Binds names to new variables, one for each value, or to a tuple of them for a `*tuple`; returns the variables and values."""
+        if len(targets) != len(nodes):
+            raise self.error(targets[0], f"{counted(len(targets), 'name')} for {counted(len(nodes), what)}")
+        pairs: list[tuple[Var, Expr]] = []
+        for target, node, own in zip(targets, nodes, values, strict=True):
+            if not isinstance(target, ast.Name):
+                raise self.error(target, f"the name of the {what} is expected here")
+            each = [Var(target.id if len(own) == 1 else f"{target.id}{k}") for k in range(len(own))]
+            pairs += zip(each, own, strict=True)
+            if isinstance(node, ast.Starred):
+                self.bind_object(target, target.id, tuple(each), what)
+            else:
+                self.bind(target, target.id, each[0], what)
+        return pairs
 
     @contextmanager
     def named(self, node: ast.AST, values: Mapping[str, object]) -> Iterator[None]:
@@ -248,7 +281,12 @@ class InlineParser(KernelParser):
     def subscript(self, node: ast.Subscript) -> Value:
         """Parses an element of a tensor, or of a tuple that Python knows."""
         part = _part(self, node)
-        return super().subscript(node) if part is None else self.literal(node, part)
+        if part is not None:
+            return part if isinstance(part, Expr) else self.literal(node, part)
+        owner = self.resolve(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else None
+        if isinstance(owner, Expr) and isinstance(node.slice, ast.Tuple) and not self.indices(node.slice.elts):
+            return owner
+        return super().subscript(node)
 
     def place(self, node: ast.expr) -> Load:
         """Parses `x[*i, j]`."""
@@ -284,6 +322,20 @@ class InlineParser(KernelParser):
         if not isinstance(value, tuple | list | range):
             raise self.error(node, f"`{ast.unparse(node)}` is no tuple")
         return tuple(value)
+
+    def check(self, node: ast.Expr, call: ast.Call) -> Stmt:
+        """Parses a check; `*t` may stand for its condition, message and values."""
+        if not any(isinstance(a, ast.Starred) for a in call.args):
+            return super().check(node, call)
+        condition, message, *values = _arguments(self, call.args)
+        assert isinstance(condition, Expr) and isinstance(message, str)
+        return Check(condition, message, tuple(v for v in values if isinstance(v, Expr)), span=self.span(node))
+
+    def expander(self, node: ast.expr) -> bool:
+        """True for a call that is expanded in place."""
+        return (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and isinstance(self.resolve(node.func), Expander)
+        )
 
     def text(self, node: ast.expr, what: str, known: tuple[str, ...] = ()) -> str:
         """Parses a text, which Python may know: the name of a block, a message."""

@@ -177,7 +177,7 @@ def quantize(site: Site) -> Stmt:
     """Builds the body of `quantize_groups`: per part, the largest magnitude gives the scale; codes are rounded and summed."""
     x, (codes, scale, sums) = site.buffer(0), site.outs
     i, g, part = Var("i"), Var("g"), Var("part")
-    parts, group = (int(b.shape[2].value) for b in (scale, x))  # type: ignore[attr-defined]
+    parts, group = (int(b.shape[2].value) for b in (scale, x))  # type: ignore[union-attr]
     size = group // parts
     most, inverse, step = (Var(name, f32) for name in ("most", "inverse", "step"))
     bits, total = Var("bits", i32), Var("total", i32)

@@ -12,9 +12,10 @@ from typing import Any
 
 from ....dtype import DType, i64
 from ....loop.buffer import Buffer
+from ....loop.inline import compile_time
 from ....loop.stmt import Alloc, Block, For, Iter, IterKind, LoopKind, Stmt, Store, seq
 from ....support.record import dataclass
-from ....sym.expr import Const, Expr, Var
+from ....sym.expr import Cast, Const, Expr, Var
 
 Indices = tuple[Expr, ...]
 ZERO, ONE = Const(0, i64), Const(1, i64)
@@ -29,9 +30,9 @@ class Site:
     """
 
     name: str
-    args: tuple[Buffer | Expr, ...]
-    outs: tuple[Buffer, ...]
-    counts: tuple[Buffer, ...]
+    args: tuple[Any, ...]  # Buffer | Expr; Any, because the loop language indexes and spreads what mypy would not
+    outs: tuple[Any, ...]
+    counts: tuple[Any, ...]
     attrs: Any
 
     def buffer(self, k: int) -> Buffer:
@@ -44,6 +45,24 @@ class Site:
         """Returns an element of argument `k`."""
         arg = self.args[k]
         return arg.load(*indices) if isinstance(arg, Buffer) else arg
+
+
+@compile_time
+def converted(dtype: DType, e: Expr) -> Expr:
+    """Casts an expression if its dtype differs."""
+    return e if e.dtype is dtype else Cast(dtype, e)
+
+
+@compile_time
+def numbered(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...]:
+    """Returns the elements of a tuple with their numbers."""
+    return tuple(enumerate(values))
+
+
+@compile_time
+def count_of(values: tuple[Any, ...]) -> int:
+    """Returns the number of elements of a tuple."""
+    return len(values)
 
 
 def variables(count: int, prefix: str = "") -> tuple[Var, ...]:

@@ -1,109 +1,121 @@
 """Scans (cumsum, cumprod, cummax, cummin): parallel over rows, sequential along the axis, vectorized over the inner dims.
 
-for i in parallel(n):
-    for k in vector(w): total[k] = 0
-    for j in range(m):
-        for k in vector(w): total[k] = total[k] + x[i, j, k]; y[i, j, k] = total[k]
-
 If the axis is the last dim, there is nothing to vectorize. Then a few rows are interleaved: each step depends on the previous one of the
 same row, and the other rows hide its latency.
 """
 
+# Inline functions are written in the loop language, which is not typed for mypy.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ....dtype import DType, bool_
 from ....graph.ops.reduce import accumulator, limit
-from ....loop.buffer import Buffer, Scope
-from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, seq
-from ....sym.expr import Add, And, Binary, Cast, Const, Eq, Expr, Le, Mul, Ne, Or, Select, Var
-from .build import ONE, ZERO, Indices, Site, nest
+from ....loop.inline import inline
+from ....loop.script import alloc, grid
+from ....sym.script import cast, select
+from ....sym.spec import i64
+from .build import Site, converted, count_of, numbered
 
-Step = Callable[[Sequence[Buffer], Indices, Expr, Indices], Stmt]  # (running values, indices before the axis, along it, after it)
 TOGETHER = 4  # interleaved rows: about as many as a floating-point add takes cycles
-OPERATION: dict[str, tuple[type[Binary], int]] = {"cumsum": (Add, 0), "cumprod": (Mul, 1)}
 
 
-def running(site: Site) -> Stmt:
+def running(site: Site) -> Any:
     """Builds `cumsum` and `cumprod`."""
-    x, y, attrs = site.buffer(0), site.outs[0], site.attrs
-    operation, identity = OPERATION[site.name]
-    wide = accumulator(x.dtype)
-    extent = x.shape[attrs.axis]
+    x, y, SUM, EXCLUSIVE, REVERSE = site.args[0], site.outs[0], site.name == "cumsum", site.attrs.exclusive, site.attrs.reverse
+    X: Any = x.dtype
+    WIDE: Any = accumulator(X)
 
-    def step(kept: Sequence[Buffer], rows: Indices, j: Expr, k: Indices) -> Stmt:
-        (total,) = kept
-        at, place = (*rows, extent - 1 - j if attrs.reverse else j, *k), k or (ZERO,)
-        new = operation(total.load(*place), _cast(wide, x.load(*at)))
-        write = Store(y, at, _cast(y.dtype, total.load(*place)))
-        return seq(write, Store(total, place, new)) if attrs.exclusive else seq(Store(total, place, new), write)
+    @inline
+    def step(total, place, at):
+        if EXCLUSIVE:
+            y[*at] = converted(X, total[*place])
+        new = total[*place] + converted(WIDE, x[*at]) if SUM else total[*place] * converted(WIDE, x[*at])
+        total[*place] = new
+        if not EXCLUSIVE:
+            y[*at] = converted(X, new)
 
-    return _walk(site, {"total": Const(identity, wide)}, step)
+    @inline
+    def scan(rows, n, inner, SCOPE):
+        total = alloc((count_of(rows), *inner), WIDE, scope=SCOPE)
+        for r, _ in numbered(rows):
+            for k in grid(*inner, innermost="vector"):
+                total[r, *k] = cast(WIDE, 0 if SUM else 1)
+        for j in range(n):
+            for r, i in numbered(rows):
+                for k in grid(*inner, innermost="vector"):
+                    step(total, (r, *k), (*i, n - 1 - j if REVERSE else j, *k))
 
-
-def extremum(site: Site) -> Stmt:
-    """Builds `cummax` and `cummin`, with the indices of the extrema."""
-    x, (values, indices) = site.buffer(0), site.outs
-
-    def step(kept: Sequence[Buffer], rows: Indices, j: Expr, k: Indices) -> Stmt:
-        best, where = kept
-        at, place = (*rows, j, *k), k or (ZERO,)
-        new, old = Var("new", x.dtype), Var("old", x.dtype)
-        better: Expr = Le(old, new) if site.name == "cummax" else Le(new, old)
-        if x.dtype.is_float:
-            better = Or(Ne(new, new), And(Eq(old, old), better))
-        taken, value, since = Var("taken", bool_), Var("value", x.dtype), Var("since", indices.dtype)
-        return seq(  # selects instead of branches, which would be mispredicted
-            Let(new, x.load(*at)),
-            Let(old, best.load(*place)),
-            Let(taken, better),
-            Let(value, Select(taken, new, old)),
-            Let(since, Select(taken, j, where.load(*place))),
-            *(Store(b, i, e) for b, i, e in ((best, place, value), (where, place, since), (values, at, value), (indices, at, since))),
-        )
-
-    first = limit(x.dtype, largest=site.name == "cummin")  # the identity: no element is worse
-    return _walk(site, {"best": first, "where": ZERO}, step)
+    return _over_rows(site, scan)
 
 
-def _walk(site: Site, first: Mapping[str, Expr], step: Step) -> Stmt:
-    """Returns the loops of a scan: rows in parallel; the running values start as `first`."""
-    x, axis = site.buffer(0), site.attrs.axis
-    *outer, count = x.shape[:axis] or (ONE,)
-    if axis == 0 or axis + 1 < x.ndim:
-        return nest(x.shape[:axis], lambda rows: _together(site, [rows], first, step), outer="parallel")
+def extremum(site: Site) -> Any:
+    """Builds `cummax` and `cummin`, with the indices of the extrema: the last one of equal elements wins, and NaN before all others."""
+    x, values, indices, LARGEST = site.args[0], *site.outs, site.name == "cummax"
+    X, IS_FLOAT = x.dtype, x.dtype.is_float
+    FIRST = limit(X, largest=not LARGEST)  # the identity: no element is worse
 
-    def group(at: Indices) -> Stmt:
-        begin, row = at[-1] * TOGETHER, Var("row", ZERO.dtype)
-        some = _together(site, [(*at[:-1], begin + n) for n in range(TOGETHER)], first, step)
-        rest = For(row, begin, count, "serial", _together(site, [(*at[:-1], row)], first, step))
-        return If(Le(begin + TOGETHER, count), some, rest)
+    @inline
+    def no_worse(new, old):
+        return old <= new if LARGEST else new <= old
 
-    return nest((*outer, (count + TOGETHER - 1) // TOGETHER), group, outer="parallel")
+    @inline
+    def step(best, where, place, at, j):
+        new = x[*at]
+        old = best[*place]
+        taken = (new != new or (old == old and no_worse(new, old))) if IS_FLOAT else no_worse(new, old)
+        value = select(taken, new, old)  # selects instead of branches, which would be mispredicted
+        since = select(taken, j, where[*place])
+        best[*place] = value
+        where[*place] = since
+        values[*at] = value
+        indices[*at] = since
+
+    @inline
+    def scan(rows, n, inner, SCOPE):
+        best = alloc((count_of(rows), *inner), X, scope=SCOPE)
+        where = alloc((count_of(rows), *inner), i64, scope=SCOPE)
+        for r, _ in numbered(rows):
+            for k in grid(*inner, innermost="vector"):
+                best[r, *k] = FIRST
+                where[r, *k] = 0
+        for j in range(n):
+            for r, i in numbered(rows):
+                for k in grid(*inner, innermost="vector"):
+                    step(best, where, (r, *k), (*i, j, *k), j)
+
+    return _over_rows(site, scan)
 
 
-def _together(site: Site, rows: Sequence[Indices], first: Mapping[str, Expr], step: Step) -> Stmt:
-    """Scans some rows along the axis, interleaved step by step."""
-    x, axis = site.buffer(0), site.attrs.axis
-    beside = x.shape[axis + 1 :]
-    # Running values: one for each element of the inner dims, or a single one on the stack if the axis is the last dim.
-    shape = beside or (ONE,)
-    scope: Scope = "workspace" if beside else "stack"
-    kept = [[Buffer(name, e.dtype, shape, scope=scope) for name, e in first.items()] for _ in rows]
-    outer = "vector" if len(beside) == 1 else "serial"
-    j = Var("t", ZERO.dtype)
+def _over_rows(site: Site, scan: Any) -> Any:
+    """Runs `scan` for all rows: for one after the other, or for a few together if the axis is the last of several dims.
 
-    def start(own: Sequence[Buffer]) -> Stmt:
-        stores = list(zip(own, first.values(), strict=True))
-        return nest(beside, lambda k: seq(*(Store(b, k or (ZERO,), e) for b, e in stores)), inner="vector", outer=outer)
+    The running values are one for each element of the inner dims, or a single one on the stack if the axis is the last dim.
+    """
+    shape, axis = site.args[0].shape, site.attrs.axis
+    outer, n, inner = shape[:axis], shape[axis], shape[axis + 1 :]
+    if not outer or inner:
+        SCOPE = "workspace" if inner else "stack"
 
-    def move(own: Sequence[Buffer], at: Indices) -> Stmt:
-        return nest(beside, lambda k: step(own, at, j, k), inner="vector", outer=outer)
+        @inline
+        def rows():
+            for i in grid(*outer, outermost="parallel"):
+                scan((i,), n, inner, SCOPE)
 
-    moves = [move(own, at) for own, at in zip(kept, rows, strict=True)]
-    return seq(*(Alloc(b) for own in kept for b in own), *map(start, kept), For(j, ZERO, x.shape[axis], "serial", seq(*moves)))
+        return rows
 
+    batch, count = outer[:-1], outer[-1]
+    groups = (count + (TOGETHER - 1)) // TOGETHER
 
-def _cast(dtype: DType, e: Expr) -> Expr:
-    return e if e.dtype is dtype else Cast(dtype, e)
+    @inline
+    def groups_of_rows():
+        for i, g in grid(*batch, groups, outermost="parallel"):
+            (b := g * TOGETHER)
+            if b + TOGETHER <= count:
+                scan(((*i, b), (*i, b + 1), (*i, b + 2), (*i, b + 3)), n, (), "stack")
+            else:
+                for row in range(b, count):
+                    scan(((*i, row),), n, (), "stack")
+
+    return groups_of_rows
