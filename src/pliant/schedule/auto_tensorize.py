@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """How an instruction does a block: the iterators fused into each of its loops, the remaining iterators, and the operands."""
+    """A record of how a tensor instruction computes a block: the iterators fused into each of its loops, other iterators, and operands."""
 
     instruction: str
     fused: tuple[tuple[Var, ...], ...]
@@ -47,7 +47,7 @@ class Mapping:
 
 
 class _Pattern(Match):
-    """Matches the same expression of operands of the same dtypes, with any indices."""
+    """A `Match` of an instruction's description with a block that compares operators and dtypes only: any indices match."""
 
     def load(self, d: Load, p: Load) -> str:
         """Match a load of the description with one of the block; return why they differ, "" if they match."""
@@ -66,7 +66,7 @@ def matches(func: Func, block: Block, target: Target) -> list[Mapping]:
 
 
 def mapping(func: Func, block: Block, instruction: str) -> Mapping | Refusal:
-    """Return how an instruction does a block, or why it cannot."""
+    """Return the `Mapping` by which a tensor instruction computes a block; a Refusal with the reason if it cannot."""
     tile = tile_of_instruction(instruction)
     pattern = _Pattern({}, base_facts(func))
     problem = pattern.statement(tile.stmt, _comparable(block, tile))
@@ -98,7 +98,7 @@ def _is_sum_of_products(s: Reduce) -> bool:
 
 
 def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
-    """Return the operands that a variable indexes."""
+    """Return the buffers among `places` whose indices contain the variable."""
     return frozenset(b for b, p in places.items() if any(v in free_vars(e) for e in p.indices))
 
 
@@ -124,13 +124,13 @@ def auto_tensorize(s: Schedule, block: str, instruction: str, in_registers: int 
 
 
 def _block(s: Schedule, name: str) -> Block:
-    """Return the current block of that name without an entry in the trace."""
+    """Return the block of that name in the schedule's current program, without recording an entry in the trace."""
     block = index(s.program.body).blocks.get(name)
     return s.block(name).block if block is None else block
 
 
 def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHandle:
-    """Apply the primitives of a mapping; return the tensorized block."""
+    """Tensorize a block as its mapping says, by schedule primitives; return the handle of the tensorized block."""
     tile = tile_of_instruction(plan.instruction)
     if isinstance(tile.stmt, Reduce) and tile.stmt.combiner.name == "fma":
         reduction = _block(s, block).body
@@ -161,7 +161,7 @@ def _apply(s: Schedule, block: str, plan: Mapping, in_registers: int) -> BlockHa
 
 
 class _Nest(NamedTuple):
-    """The loops of a block: over tiles, over the steps of the sum, and inside a tile."""
+    """A record of a block's loops: those over tiles, those over the steps of the sum, and those inside a tile."""
 
     spatial: list[LoopHandle]
     reducing: list[LoopHandle]
@@ -321,7 +321,7 @@ def _sizes(tile: Tile) -> list[int]:
 
 
 def _described(tile: Tile) -> list[Load]:
-    """Return the operands of a description, the written one first."""
+    """Return the loads and stores in the description of an instruction, as loads: the written element first."""
     s = tile.stmt
     written = s.targets if isinstance(s, Reduce) else (Load(s.buffer, s.indices),)
     values = s.values if isinstance(s, Reduce) else (s.value,)
@@ -329,6 +329,6 @@ def _described(tile: Tile) -> list[Load]:
 
 
 def _loops_by_iterator(s: Schedule, block: str) -> list[Any]:
-    """Return the loop of each iterator, in the order of the iterators."""
+    """Return the handle of the loop that binds each iterator of a block, in the order of the iterators."""
     by_var = {h.loop.var: h for h in s.loops(block)}
     return [by_var[i.value] for i in _block(s, block).iters if isinstance(i.value, Var)]

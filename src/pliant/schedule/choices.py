@@ -48,7 +48,7 @@ class SampledText(str):
 
 
 def plain(value: Any) -> Any:
-    """Return a value without its origin; numpy scalars become Python numbers."""
+    """Return a sampled value as a plain Python number or text, also inside tuples; numpy scalars become Python numbers."""
     if isinstance(value, SampledInt):
         return int(value)
     if isinstance(value, SampledText):
@@ -103,11 +103,11 @@ class ChoiceLog:
         return other
 
     def state(self) -> tuple[Any, ...]:
-        """Return a snapshot of the choices for `restore`."""
+        """Return a snapshot of all choices made so far; `restore` takes it."""
         return list(self.records), list(self.positions), list(self.values), set(self.taken), set(self.of_sums)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Forget the choices made since the snapshot."""
+        """Go back to a snapshot of `state`: forget the choices made since."""
         names = {d.name for d in state[0]}
         for d in self.records:
             if d.name not in names:
@@ -115,7 +115,7 @@ class ChoiceLog:
         self.records, self.positions, self.values, self.taken, self.of_sums = state
 
     def decide(self, name: str, domain: Domain[V], loop: For | None = None, reorders: bool = False) -> V:
-        """Return the value of the next choice; `loop` is the loop that it splits."""
+        """Make the next sampled choice from a domain, record it, and return its value; `loop` is the loop that the value will split."""
         number = len(self.records)
         own = fresh_name(name, set(self.taken))
         if number < len(self.given):
@@ -149,13 +149,13 @@ class ChoiceLog:
             self.answers.made[name] = replace(self.answers.made[name], reorders=True)
 
     def check_used(self) -> None:
-        """Raise if a value was asked for under a name that no choice has."""
+        """Raise if the caller gave a decision under a name that no choice of this schedule has."""
         if self.asked is not None and self.asked.values:
             self.asked.check_used("choice of this schedule", "s.decisions lists those that it has made")
 
 
 def choice_name(wanted: str | None, default: str) -> str:
-    """Return the name of a choice: `wanted` if it is valid, else the default."""
+    """Return the name of a choice, `<block>.<what>`: `wanted`, or `default` if that is None; raise if `wanted` has another form."""
     if wanted is None:
         block, _, what = default.rpartition(".")
         return ".".join((re.sub(r"[.@\s]", "_", block), what))

@@ -30,7 +30,7 @@ EMPTY = Seq(())  # replacing a statement by it removes the statement
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Where the statements of a program are after an edit, what the edit created, and how it changes rounding."""
+    """A record of one edit: where each statement went, which are gone and why, which are new, and how results may round differently."""
 
     moved: Mapping[Stmt, Stmt]
     dead: Mapping[Stmt, str]
@@ -39,7 +39,7 @@ class Forward:
     tails: tuple[Stmt, ...] = ()  # the remainder loops among the created statements
 
     def __call__(self, s: Stmt) -> Stmt:
-        """Return the statement that took the place of `s`; raise if it is gone."""
+        """Return the statement that an old statement `s` became through the edit; raise ScheduleError if it is gone."""
         reason = self.dead.get(s)
         if reason is not None:
             raise ScheduleError(reason)
@@ -47,7 +47,7 @@ class Forward:
 
 
 def compose(first: Forward, second: Forward) -> Forward:
-    """Return the forward of two edits, one after the other."""
+    """Return one `Forward` for two edits, `first` and then `second`."""
     moved = {old: second.moved.get(new, new) for old, new in first.moved.items() if new not in second.dead}
     dead = dict(first.dead) | {old: second.dead[new] for old, new in first.moved.items() if new in second.dead}
     for old, new in second.moved.items():
@@ -61,7 +61,7 @@ def compose(first: Forward, second: Forward) -> Forward:
 
 
 class Edit:
-    """A set of replacements in one program, applied together; records where every statement goes."""
+    """A set of replacements of statements in one program, applied together by `done`; it tracks where every statement goes."""
 
     def __init__(self, func: Func) -> None:
         self.func = func
@@ -74,16 +74,16 @@ class Edit:
         self.replaced[old] = new
 
     def move(self, old: Stmt, new: Stmt) -> None:
-        """Make cursors to `old` point at `new`."""
+        """Record that `new` takes the place of `old`: handles of `old` will refer to `new`."""
         self.moved[old] = new
 
     def kill(self, stmts: Iterable[Stmt], reason: str) -> None:
-        """Make cursors to these statements raise with the reason."""
+        """Record that these statements are gone: a handle of one of them raises an error with the reason."""
         for s in stmts:
             self.dead[s] = reason
 
     def done(self, made: tuple[Stmt, ...] = (), rounding: str = "", tails: tuple[Stmt, ...] = ()) -> tuple[Func, Forward]:
-        """Return the new program and the forward to it."""
+        """Apply all replacements; return the new program, and the `Forward` that tells where its old statements went."""
         above = index(self.func.body).parents
         touched: set[Stmt] = set()
         for s in self.replaced:
@@ -148,7 +148,7 @@ class Mover(Replacer):
         self.facts = facts
 
     def stmt(self, s: Stmt) -> Stmt:
-        """Return `s` with everything replaced, and record where its parts went."""
+        """Return `s` with variables and buffers replaced; record in `moved` what each statement in it became."""
         new = Replacer.stmt(self, s)
         if self.facts is not None and isinstance(new, Block):
             new = new.with_(iters=tuple(Iter(i.var, i.kind, bound_value(i.value, self.facts)) for i in new.iters))
@@ -158,7 +158,7 @@ class Mover(Replacer):
 
 @dataclass
 class Copier:
-    """Copies statements with fresh binders: loop variables, iterators, lets, buffers and block names."""
+    """Copies statements with new loop variables, iterators, lets, buffers and block names, so that a copy can stand beside the original."""
 
     names: set[str]  # block names in use; names of copies are added
     suffix: str
@@ -166,7 +166,7 @@ class Copier:
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)
 
     def copy(self, s: Stmt) -> Stmt:
-        """Return a copy of `s` over `vars` and `buffers`."""
+        """Return a copy of `s` with all binders renewed, and the replacements in `vars` and `buffers` made."""
         self._bind(s)
         return self._rename(Replacer(self.vars, self.buffers).stmt(s))
 

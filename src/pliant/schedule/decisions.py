@@ -36,12 +36,12 @@ SHOWN = 12  # values of a domain that an error message lists
 
 
 class DecisionError(ScheduleError):
-    """A value that a decision may not have, or a name that no decision has."""
+    """Raised for a decision with a value outside of its domain, or under a name that no decision has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A choice that was made, and its alternatives."""
+    """A record of one choice of the scheduler: its name, its value, the domain of alternatives, and the default."""
 
     name: str  # <block>.<what>, or <value>.<what> for a layout
     value: Value
@@ -54,22 +54,22 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """The cost model's terms as text."""
+        """The reason for the default as text: the terms of the cost model."""
         return self.why if isinstance(self.why, str) else self.why()
 
     def values(self, most: int = SHOWN) -> str:
-        """Return the domain as text, with at most `most` values."""
+        """Return the values of the domain as text for people: the first `most`, and the number of others."""
         more = self.domain.size - most
         return ", ".join(map(shown, islice(self.domain, most))) + (f" and {more} more" if more > 0 else "")
 
 
 def shown(value: Value) -> str:
-    """Return a value as people read it: a tile of 6 rows and 2 vectors is 6x2."""
+    """Format a value for people; a tuple such as a tile of 6 rows and 2 vectors is `6x2`."""
     return "x".join(map(str, value)) if isinstance(value, tuple) and value else str(value)
 
 
 class Decisions:
-    """The values asked for in one compilation, by name, and the decisions made in it."""
+    """All decisions of one compilation: the values that the user asked for, by name, and the ones that were made."""
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         self.values = {_name(name): _plain(name, value) for name, value in (values or {}).items()}
@@ -107,7 +107,7 @@ class Decisions:
 
 
 class OfKernel:
-    """The decisions of one kernel, all of its variants together."""
+    """The decisions of one kernel in a compilation, those of all its variants together."""
 
     __slots__ = ("kernel", "made", "names", "values")
 
@@ -136,7 +136,7 @@ class OfKernel:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Undo decisions made inside if the body raises."""
+        """Context manager: if the body raises, the decisions made in it are forgotten."""
         before = dict(self.made)
         try:
             yield
@@ -169,12 +169,12 @@ class Drawn(OfKernel):
         return value
 
     def vector(self) -> dict[str, Value]:
-        """Return what was drawn in the form that `pliant.compile` takes."""
+        """Return the drawn values by name, as the argument `decisions` of `pliant.compile` takes them."""
         return {d.name: d.value for d in self.made.values()}
 
 
 class Decide:
-    """Makes the decisions of a rule; `target` is the machine, `block` the name of the block that the rule takes."""
+    """A callable through which a schedule rule makes its choices; `target` is the machine, `block` the block that the rule schedules."""
 
     __slots__ = ("block", "copying", "kernel", "left", "target")
 
@@ -184,7 +184,7 @@ class Decide:
         self.left = set() if left is None else left  # blocks of this variant that a rule leaves to a later rule
 
     def of(self, block: str) -> Decide:
-        """Return the same for another block of this variant."""
+        """Return a `Decide` for another block of the same variant."""
         return Decide(self.kernel, block, self.target, self.copying, self.left)
 
     def __call__(
@@ -197,17 +197,17 @@ class Decide:
         kind: Kind = "schedule",
         why: str | Callable[[], str] = "",
     ) -> V:
-        """Decide `<block>.<what>`: return a value of the domain."""
+        """Make the choice `<block>.<what>` from a domain: return the value that was asked for under that name, else `default`."""
         return self.kernel.decide(f"{self.block}.{what}", domain, default, reorders, kind, why)
 
 
 def _domain(domain: Domain[V] | Sequence[V]) -> Domain[V]:
-    """Return a domain as an object; a list becomes `Choices`."""
+    """Return `domain` itself if it is a Domain; wrap a list of values in `Choices`."""
     return domain if isinstance(domain, Domain) else Choices(domain)
 
 
 def _name(name: Any) -> str:
-    """Return the name of a decision; raise if it is no text."""
+    """Return `name` if it is a text; else raise DecisionError."""
     if not isinstance(name, str):
         raise DecisionError(f"the name of a decision is a text, not {name!r}", help="it is `<block>.<what>`, as in {'c.tile': (6, 2)}")
     return name

@@ -25,7 +25,7 @@ from ..sym.simplify import simplify
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why iterations depend on each other, and the statement that shows it."""
+    """A record of a dependence between iterations: the reason as text, and the statement that shows it."""
 
     at: Stmt
     reason: str
@@ -213,7 +213,7 @@ def _joined(indices: list[Expr], facts: Facts) -> list[Index]:
 
 
 def _wholes(known: list[Index], facts: Facts) -> list[Index]:
-    """Return the numbers that several known expressions are all the digits of."""
+    """Return the expressions x of which several known indices are all the digits, `x // place % base`, as in i // 4 and i % 4."""
     digits: dict[Expr, list[tuple[tuple[int, ...], Expr, Expr | None]]] = {}
     for dims, e in known:
         for x, unit, base in _digit(e):
@@ -236,7 +236,7 @@ def _wholes(known: list[Index], facts: Facts) -> list[Index]:
 
 
 def _digit(e: Expr) -> list[tuple[Expr, Expr, Expr | None]]:
-    """Return the ways to read `e` as a digit `x // place % base`."""
+    """Return all triples (x, place, base) with e = `x // place % base`; the base is None for a leading digit `x // place`."""
     one: Expr = Const(1, i64)
     if isinstance(e, FloorMod):
         x, base = e.args

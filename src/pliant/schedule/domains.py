@@ -31,11 +31,11 @@ class Domain(Generic[V]):
 
     @property
     def size(self) -> int:
-        """The number of values; it may exceed what `len` can return."""
+        """The number of members; it may exceed what `len` can return."""
         raise NotImplementedError
 
     def __getitem__(self, n: int) -> V:
-        """Return value number `n`, of 0 .. size - 1."""
+        """Return member number `n` of the domain, for n in 0 .. size - 1."""
         raise NotImplementedError
 
     def __contains__(self, value: object) -> bool:
@@ -49,7 +49,7 @@ class Domain(Generic[V]):
         raise NotImplementedError
 
     def draw(self, stream: Stream) -> V:
-        """Return a random member."""
+        """Return a random member of the domain, uniformly."""
         return self[stream.below(self.size)]
 
     def nearest(self, value: Any) -> V:
@@ -66,7 +66,7 @@ class Domain(Generic[V]):
 
 
 class Choices(Domain[V]):
-    """A list of values; `weights` say how likely each is drawn."""
+    """A domain that is a list of values; `weights` are the relative probabilities of drawing each, None for equal ones."""
 
     __slots__ = ("values", "weights")
 
@@ -87,7 +87,7 @@ class Choices(Domain[V]):
         return None if n is None else self.values[n]
 
     def draw(self, stream: Stream) -> V:
-        """Return a random member, by weight."""
+        """Return a random value of the list, with the probabilities of `weights`."""
         return self.values[stream.below(self.size) if self.weights is None else stream.weighted(self.weights)]
 
     def nearest(self, value: Any) -> V:
@@ -96,13 +96,13 @@ class Choices(Domain[V]):
         return min(self.values, key=lambda v: _distance(v, value)) if exact is None else exact
 
     def encode(self, value: V) -> int:
-        """Return the position of a member in the list."""
+        """Return the position of a value in the list, the form in which a trace stores it."""
         n = self._at(value)
         assert n is not None, value
         return n
 
     def decode(self, position: int | tuple[int, ...]) -> V:
-        """Return the member at a position, clamped to the list."""
+        """Return the value at a position that `encode` returned; a position outside of the list is clamped."""
         return self.values[min(max(position, 0), self.size - 1) if isinstance(position, int) else 0]
 
     def _at(self, value: object) -> int | None:
@@ -164,15 +164,15 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return (*outer, *_repaired(inner, self.parts - self.position, self.most, wanted[self.position :]))
 
     def encode(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the factors."""
+        """Return the factors of a tile, the form in which a trace stores it."""
         return value
 
     def decode(self, position: int | tuple[int, ...]) -> tuple[int, ...]:
-        """Return the factors, repaired."""
+        """Return the tile that a trace stores as `position`; factors that are not legal are replaced by the nearest legal tile."""
         return self.nearest(position)
 
     def _inner(self) -> list[int]:
-        """Return the possible products of the inner parts."""
+        """Return the possible products of the inner factors of a tile."""
         if self.position == 0:
             return [self.extent]
         products = [d * self.factor for d in _divisors(self.extent // self.factor)]
@@ -181,12 +181,12 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return [n for n in products if n <= self.most] or products[:1]  # an instruction may be larger than `most`
 
     def _counts(self, inner: int) -> int:
-        """Return the number of tiles with this product of inner parts."""
+        """Return the number of tiles whose inner factors have this product."""
         return _count(self.extent // inner, self.position, inf) * _count(inner, self.parts - self.position, self.most)
 
 
 class FreeTiles(Domain[tuple[int, ...]]):
-    """`factors` numbers of 1 to `most` each, which need not divide anything."""
+    """The domain of tuples of `factors` numbers from 1 to `most`; they need not divide the extent of a loop."""
 
     __slots__ = ("factors", "most")
 
@@ -219,11 +219,11 @@ class FreeTiles(Domain[tuple[int, ...]]):
         return tuple(min(max(1, v), self.most) for v in factors)
 
     def encode(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the factors."""
+        """Return the factors of a tile, the form in which a trace stores it."""
         return value
 
     def decode(self, position: int | tuple[int, ...]) -> tuple[int, ...]:
-        """Return the factors, repaired."""
+        """Return the tile that a trace stores as `position`, each factor clamped to 1..most."""
         return self.nearest(position)
 
 

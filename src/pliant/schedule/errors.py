@@ -24,7 +24,7 @@ _MARK = "mark_of_the_refused_statement"  # stands for the statement's name while
 
 
 class Refusal(ScheduleError):
-    """A primitive's legality conditions do not hold for this program."""
+    """Raised by a schedule primitive whose legality conditions do not hold; it shows the program and the statements in question."""
 
     def __init__(self, what: str, func: Func, at: Sequence[tuple[Stmt, str]], facts: Sequence[str] = (), help: str = "") -> None:
         super().__init__(what, facts=facts, help=help)

@@ -21,7 +21,7 @@ from .decisions import Decision
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A schedule of a family's program, for the dims that satisfy the guard."""
+    """One scheduled version of a loop program, for the dims that satisfy `guard`, and the text that says which rules made it."""
 
     guard: Expr  # over the program's symbols
     func: Func
@@ -30,7 +30,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A loop program with its variants; the last variant takes any dims."""
+    """A loop program with its scheduled variants: the first variant whose guard holds runs, and the last one takes any dims."""
 
     logical: Func  # its attribute `layouts` has the layouts of operands (`schedule/primitives/layout.py`)
     variants: tuple[Variant, ...]
@@ -48,7 +48,7 @@ class Family:
         return last.func.with_(body=body, attrs=last.func.attrs.with_(scheduled=True))
 
     def why(self) -> str:
-        """Return text that says which rules made which variant."""
+        """Return text that says which rules made each variant, and for which dims it runs."""
         if len(self.variants) == 1:
             return self.variants[0].why
         *guarded, last = self.variants
@@ -63,6 +63,6 @@ def _with_own_memory(s: Stmt) -> Stmt:
 
 
 def _renamed(s: Stmt, taken: set[str]) -> Stmt:
-    """Return the statement with block names that are not taken."""
+    """Return the statement with its blocks renamed where their names are in `taken`; adds the new names to it."""
     s = map_children(s, lambda x: _renamed(x, taken))
     return s.with_(name=fresh_name(s.name, taken)) if isinstance(s, Block) else s

@@ -77,7 +77,7 @@ def _check_registers(func: Func, result: Func, name: str) -> None:
 
 
 def _check_stack(func: Func, result: Func, name: str) -> None:
-    """Raise if buffers would be too large for the stack."""
+    """Raise if an edit added stack or register buffers and all of them together exceed MOST_STACK bytes."""
     before, after = index(func.body).allocations, index(result.body).allocations
     if before.keys() != after.keys() and (total := sum(map(stack_bytes, after))) > MOST_STACK:
         added = ", ".join(f"{b!r}" for b in after if b not in before)

@@ -24,14 +24,14 @@ def child_blocks(func: Func, at: For | Block | None = None) -> list[Block]:
 
 
 def producers(func: Func, block: Block) -> list[Block]:
-    """Return the blocks before a block that write what it reads."""
+    """Return the blocks before `block`, in the same sequence, that write a buffer it reads."""
     read = _read(block)
     beside = _beside(func, block)
     return [b for b in beside[: beside.index(block)] if not read.isdisjoint(_written(b))]
 
 
 def consumers(func: Func, block: Block) -> list[Block]:
-    """Return the blocks after a block that read what it writes."""
+    """Return the blocks after `block`, in the same sequence, that read a buffer it writes."""
     written = _written(block)
     beside = _beside(func, block)
     return [b for b in beside[beside.index(block) + 1 :] if not written.isdisjoint(_read(b))]

@@ -24,7 +24,7 @@ from .tile import inner_loops
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values lo .. lo + extent - 1."""
+    """A record of a range of integers, lo .. lo + extent - 1, with symbolic ends."""
 
     lo: Expr
     extent: Expr

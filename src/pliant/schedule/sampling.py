@@ -70,7 +70,7 @@ class Sampling:
         name: str | None = None,
         reorders: bool = False,
     ) -> Any:
-        """Sample one of the candidates."""
+        """Sample one of the candidates (integers or texts), with the probabilities if there are any; record the choice in the trace."""
         if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
             raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
         check_probabilities(len(candidates), probabilities)

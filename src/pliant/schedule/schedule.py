@@ -66,7 +66,7 @@ class Handle:
 
     @property
     def stmt(self) -> Stmt:
-        """The statement in the schedule's current program."""
+        """The statement that the handle refers to, in the schedule's current program; raises if it is gone."""
         return self.schedule._statement(self)
 
     @property
@@ -81,26 +81,26 @@ class Handle:
 
 
 class LoopHandle(Handle):
-    """A loop of a schedule's program."""
+    """A handle of a loop in a schedule's program."""
 
     __slots__ = ()
 
     @property
     def loop(self) -> For:
-        """The loop in the schedule's current program."""
+        """The `For` statement that the handle refers to, in the schedule's current program."""
         s = self.stmt
         assert isinstance(s, For)
         return s
 
 
 class BlockHandle(Handle):
-    """A block of a schedule's program."""
+    """A handle of a block in a schedule's program."""
 
     __slots__ = ()
 
     @property
     def block(self) -> Block:
-        """The block in the schedule's current program."""
+        """The `Block` that the handle refers to, in the schedule's current program."""
         s = self.stmt
         assert isinstance(s, Block)
         return s
@@ -117,7 +117,7 @@ class SplitLoops(tuple[LoopHandle, ...]):
     tails: tuple[str, ...]
 
     def __new__(cls, loops: Iterable[LoopHandle], tails: Iterable[str]) -> SplitLoops:
-        """Return the loops with the names of the blocks in the tails."""
+        """Make the tuple of loop handles, with the names of the blocks in the tails as an attribute."""
         split = super().__new__(cls, loops)
         split.tails = tuple(tails)
         return split
@@ -166,7 +166,7 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
 
 
 class Schedule(Sampling):
-    """A program under transformation; see the module docstring."""
+    """A loop program under transformation by primitives; see the module docstring."""
 
     def __init__(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | OfKernel = (), seed: int = 0) -> None:
         """Start a schedule of a loop program: a `Func`, or an object with `func` (a kernel, another schedule).
@@ -195,7 +195,7 @@ class Schedule(Sampling):
 
     @property
     def trace(self) -> Trace:
-        """The calls so far."""
+        """The primitive calls and sampled choices so far, as a `Trace`."""
         return Trace(tuple(self._entries), tuple(self._choices.positions))
 
     @traced
@@ -235,7 +235,7 @@ class Schedule(Sampling):
 
     @traced
     def block(self, name: str) -> BlockHandle:
-        """Return the block of that name."""
+        """Return a handle of the block of that name; raise if there is none."""
         handle = self._handle(self._find(name))
         self._entries.append(Entry("block", (name,), {}, (handle.id,)))
         return handle  # type: ignore[return-value]
@@ -388,7 +388,7 @@ class Schedule(Sampling):
         return value.id if isinstance(value, Handle) else plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:
-        """Move every handle to where its statement went."""
+        """Install the program after an edit, and move every handle to what its statement became."""
         self.program = func
         for n, place in enumerate(self._places):
             if isinstance(place, str):

@@ -25,7 +25,7 @@ from .errors import refuse
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The start of a tile, the position of a point inside it, and its size, for each dimension."""
+    """A record of the part of a buffer that inner loops touch: for each dimension its start, an element's offset in it, and its size."""
 
     base: tuple[Expr, ...]  # over the loops outside
     offset: tuple[Expr, ...]  # over the loops inside
@@ -86,7 +86,7 @@ def _settled(e: Expr, starts: dict[Var, Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Rebound:
-    """A block with one iterator for each loop it depends on, and the iterator of each loop variable."""
+    """A record of a block rewritten to have one iterator for each loop that it depends on, and the iterator of each loop variable."""
 
     block: Block
     iters: dict[Var, Expr]
@@ -149,7 +149,7 @@ def nest_of(loops: list[For], body: Stmt, kinds: bool = False) -> tuple[Stmt, di
 
 
 def extended(facts: Facts, loops: list[For]) -> Facts:
-    """Return the facts with the ranges of these loops added."""
+    """Return `facts` with the range of each loop variable added."""
     for x in loops:
         facts = loop_facts(facts, x)
     return facts

@@ -33,7 +33,7 @@ START = 12  # cycles to enter and leave a tile
 
 
 class Cost(NamedTuple):
-    """Cycles of one thread for each tile, by term; `cycles` is the total, `busy` the used share of the threads' time."""
+    """The estimated cycles of one thread for each candidate tile, as arrays by term; `busy` is the used share of the threads' time."""
 
     compute: np.ndarray[Any, Any]  # multiply-adds
     loads: np.ndarray[Any, Any]  # loads from the L1 cache
@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The numbers of rows and of vectors that a tile may have."""
+    """The candidate numbers of rows, and of vectors of columns, for a register tile."""
 
     rows: Sequence[int]
     vectors: Sequence[int]
@@ -58,7 +58,7 @@ ANY = Sizes(range(1, 29), range(1, 9))  # up to 28 rows of one vector: with two 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Candidate tiles: rows, and vectors of columns, of each."""
+    """Candidate register tiles as two arrays: the rows, and the vectors of columns, of each."""
 
     target: Target
     rows: np.ndarray[Any, Any]
@@ -75,7 +75,7 @@ class Tiles:
         return Tiles(target, rows[fit], vectors[fit])
 
     def cost(self, work: Gemm, threads: int = 2) -> Cost:
-        """Return the terms of each tile for this workload."""
+        """Estimate the cycles of every candidate tile for a workload on this machine."""
         import numpy as np
 
         rate, lanes = throughput(self.target), self._lanes(work)
@@ -117,7 +117,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The tile that the model chooses, and the deciding terms as text."""
+    """A record of the register tile that the cost model chooses, and text that names the deciding terms."""
 
     rows: int
     vectors: int
@@ -152,7 +152,7 @@ def legal_tiles(target: Target, work: Gemm, sizes: Sizes = ANY, spare: int = 0) 
 
 
 class _Steps:
-    """The cost of one step of the sum, over all tiles of the workload together, including the smaller tiles at both ends."""
+    """The estimated cycles of one step of the sum, over all tiles of a workload together, the smaller tiles at both ends included."""
 
     def __init__(self, rate: Throughput, tiling: Tiling, work: Gemm, columns: int) -> None:
         rows, vectors, *_, width = tiling

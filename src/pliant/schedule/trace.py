@@ -28,7 +28,7 @@ Position = int | tuple[int, ...]  # a decision as a number: the position of a ch
 
 
 def traced(method: F) -> F:
-    """Marks a method of `Schedule` as one that traces record and may call."""
+    """Decorator: marks a method of `Schedule` as a primitive that traces record and may replay."""
     method.traced = True  # type: ignore[attr-defined]
     return method
 
@@ -44,20 +44,20 @@ class _Id:
 
 
 class HandleId(_Id):
-    """A handle as its number, with the name it is printed under."""
+    """The number of a handle in a trace, with the name it is printed under."""
 
     __slots__ = ()
 
 
 class ValueId(_Id):
-    """A sampled value as its number, with the name it is printed under."""
+    """The number of a sampled value in a trace, with the name it is printed under."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One call of a method of `Schedule`, and the handles (or sampled values) that it returned."""
+    """A record of one call of a method of `Schedule`: its arguments, and the handles or sampled values that it returned."""
 
     op: str
     args: tuple[Any, ...]
@@ -120,11 +120,11 @@ class Trace:
         return s
 
     def undecided(self) -> Trace:
-        """Return the trace without its decisions: each choice is open again."""
+        """Return the trace without its sampled choices, so that a replay draws them anew."""
         return Trace(self.entries)
 
     def replay(self, s: Any) -> None:
-        """Replay the calls in a schedule."""
+        """Make all calls of the trace on the schedule `s`; an error names the entry that failed."""
         known: dict[HandleId | ValueId, Any] = {}
         for n, e in enumerate(self.entries):
             try:

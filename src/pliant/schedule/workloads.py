@@ -24,7 +24,7 @@ Numbers = Any  # an array with an entry for each tile
 
 
 class Tiling(NamedTuple):
-    """The workload in tiles: rows and vectors of a tile, number of panels, tiles of rows in a panel; bytes of b in a vector of columns."""
+    """A workload cut into tiles: rows and vectors of a tile, panels, row tiles per panel, and the bytes of b in one vector of columns."""
 
     rows: Numbers
     vectors: Numbers
@@ -34,7 +34,7 @@ class Tiling(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes that move from the L2 into the L1 cache, and from the L3 into the L2 cache."""
+    """The cache traffic of a workload in bytes: from the L2 into the L1 cache, and from the L3 into the L2 cache."""
 
     l2: Numbers
     l3: Numbers
@@ -64,7 +64,7 @@ class Gemm:
         return vectors, rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Return the number of work items that threads share."""
+        """Return the number of work items that threads share: panels, or tiles if there are few panels."""
         import numpy as np
 
         panels = self.batch * t.panels
@@ -93,7 +93,7 @@ class ConvOverChannels(Gemm):
     taps: int = 1
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Return the number of work items: image rows, for each panel."""
+        """Return the number of work items that threads share: image rows, for each panel."""
         return self.batch * t.panels
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
@@ -121,7 +121,7 @@ class ConvOverRow(Gemm):
         return vectors * self.stride * across(width), rows
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Return the number of work items: image rows, for each tile of channels."""
+        """Return the number of work items that threads share: image rows, for each tile of channels."""
         return self.batch * t.tiles
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:
@@ -152,7 +152,7 @@ class SlidingWindow(Gemm):
         return vectors * covered * (across(width) if self.anywhere else 1), 1
 
     def units(self, t: Tiling, threads: int) -> Numbers:
-        """Return the number of work items: tiles of rows."""
+        """Return the number of work items that threads share: tiles of rows."""
         return self.batch * t.tiles
 
     def traffic(self, t: Tiling, caches: Caches) -> Traffic:

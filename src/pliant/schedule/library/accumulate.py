@@ -72,7 +72,7 @@ WIDE_IN_LANES = Sizes(64, (), (), long=64, wide=True)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One level of partial sums: the block that makes them, the outermost loop of their terms, and the block that adds them up."""
+    """A record of one level of partial sums: the block that makes them, the outermost loop of their terms, the block that adds them up."""
 
     name: str
     terms: LoopHandle
@@ -81,7 +81,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """How a sum in registers runs: its parts, the number of steps that are unrolled, and of innermost loops that are unrolled whole."""
+    """A record of how a sum in registers runs: the lengths of its partial sums, the steps unrolled, the innermost loops unrolled whole."""
 
     how: Sizes
     unroll: int = 1
@@ -279,7 +279,7 @@ def _most(func: Func, loop: For) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which of several loops is cut, and how many of its steps make a part; the loops inside it stay whole."""
+    """A record of where a long sum is cut into partial sums: `size` steps of loop number `at` make one, and the loops inside stay whole."""
 
     at: int
     size: int
@@ -305,7 +305,7 @@ def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
 
 
 def _parts_of(extents: Sequence[int | None], cut: Cut) -> list[int | None]:
-    """Return the extents of the loops over parts."""
+    """Return the extents of the loops that remain outside of the partial sums of a cut; None for an extent that is not constant."""
     steps = extents[cut.at]
     return [*extents[: cut.at], None if steps is None else -(-steps // cut.size)]
 

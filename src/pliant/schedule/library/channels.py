@@ -60,5 +60,5 @@ def _pack_of(buffer: Buffer, indices: tuple[Expr, ...], lanes: dict[Expr, int]) 
 
 
 def _extent(e: Expr) -> int:
-    """Return a constant extent, or 0 if it is not constant."""
+    """Return the value of an extent, or 0 if it is not constant."""
     return int(e.value) if isinstance(e, Const) else 0

@@ -48,7 +48,7 @@ def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusa
 
 
 def _work(instruction: str) -> int:
-    """Return the number of block instances that one instruction does."""
+    """Return the number of block instances that one execution of the instruction computes: the product of its loop extents."""
     work = 1
     for x in tile_of_instruction(instruction).loops:
         work *= int(x.stop.value) if isinstance(x.stop, Const) else 1

@@ -49,7 +49,7 @@ ENOUGH_SUMS = 12  # sums that keep the units busy: a machine starts two such ins
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:
-    """How dot-product instructions do a block: its iterator roles, its two factors, and the size of the instruction."""
+    """A record of how dot-product instructions compute a block: iterator roles, the two factors, and the instruction's sizes."""
 
     roles: Matmul
     wide: Load  # the factor with columns
@@ -176,14 +176,14 @@ def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
 
 
 class _Rule(TiledProduct):
-    """One application of the rule."""
+    """One application of the rule for dot-product instructions to a block."""
 
     def __init__(self, s: Schedule, dot: DotProduct, loops: dict[str, For], decide: Decide) -> None:
         self.dot = dot
         super().__init__(s, dot.roles, loops, decide, copy=not dot.is_packed)
 
     def choose_summing(self, block: Block) -> Summing:
-        """Return a sum without parts: integers wrap, so its order does not matter."""
+        """Return a sum without partial sums: integers wrap, so the order of a sum does not matter."""
         return Summing(sizes_of(block, self.target))
 
     def choose_tile(self) -> TileSize:
@@ -214,7 +214,7 @@ class _Rule(TiledProduct):
         return self.columns is None or self.columns % size.columns in (0, self.columns % instead.columns)
 
     def apply(self) -> str:
-        """Schedule the block; return text about what was done."""
+        """Schedule the block by primitives; return the text for `explain` that says what was done."""
         t, sizes = self.tile, self._sizes()
         self.order_loops(self.columns is not None and (len(sizes) != 1 or self.columns % sizes[0].columns != 0))
         rest, (column, batch) = self.name, (self.column, self.batch)

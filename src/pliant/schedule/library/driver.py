@@ -59,7 +59,7 @@ def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ..
 
 
 class _Scheduling:
-    """Applies the table of rules to one version of a program."""
+    """Applies the table of default rules to one version of a program, phase by phase."""
 
     def __init__(self, version: Version, target: Target, kernel: OfKernel) -> None:
         self.version, self.target, self.kernel = version, target, kernel

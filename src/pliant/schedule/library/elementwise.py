@@ -36,7 +36,7 @@ SHARED = 16  # iterations of the outer loops that threads need at least, if a ro
 
 
 def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
-    """Match an elementwise block; return its store."""
+    """Match an elementwise block, one store over S (spatial) iterators: return the store, or a Refusal."""
     return elementwise(block) or Refusal(f"block `{block.name}` is not one store over S iterators")
 
 
@@ -111,7 +111,7 @@ def _goes_through(e: Load, run: Sequence[Var], extents: Sequence[Expr]) -> bool:
 
 
 def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
-    """Split a flat loop into chunks for threads and vectorize each."""
+    """Split a loop over all elements into chunks for threads and vectorize each; return the text for `explain`."""
     extent = constant_extent(s.program, flat.loop)
     chunk = decide("chunk", CHUNKS, CHUNK, why="elements that a thread takes at a time; they fit the L1 cache")
     if extent is not None and extent <= chunk:

@@ -62,7 +62,7 @@ def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
 
 
 class _Rule(TiledProduct):
-    """One application of the rule."""
+    """One application of the GEMV rule to a block."""
 
     sums = "on the stack"
 
@@ -86,7 +86,7 @@ class _Rule(TiledProduct):
         return TileSize(1, vectors, lanes)
 
     def _parts(self) -> Sizes:
-        """Return the parts of products, counted in steps of `rows_together` rows."""
+        """Return the lengths of the partial sums of a GEMV, in steps of `rows_together` rows of the weights."""
         return Sizes(PRODUCTS.part // self.together, PRODUCTS.groups, PRODUCTS.rows, PRODUCTS.long // self.together)
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:

@@ -26,7 +26,7 @@ from .record import NotChosen, Rule, tried
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """True in `better` if a block should be computed where it is read, and why."""
+    """A record about a block that others read: whether it is better to compute it where it is read (inline it), and why."""
 
     better: bool
     why: str
@@ -50,12 +50,12 @@ def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
 
 
 def decoding(func: Func, block: Block, target: Target) -> Block | Refusal:
-    """Match a block that decodes the right-hand side of a product."""
+    """Match a block that decodes (dequantizes) the right-hand side of a product: return the block, or a Refusal."""
     return block if decodes(func, block) else Refusal(f"block `{block.name}` decodes no factor of a product")
 
 
 def _inline(s: Schedule, roles: Producer, decide: Decide) -> str:
-    """Inline a block into its readers if that is legal and decided."""
+    """Inline a block into its readers if that is legal and the decision says so; return the text for `explain`."""
     # Inlining may change bits: a sum of an inlined product rounds once per term (FMA) instead of twice, and a mean inlined into another
     # block is rounded at another place.
     sums = any(i.kind == "R" for b in blocks(s.program.body) for i in b.iters)
@@ -80,7 +80,7 @@ def _decode(s: Schedule, roles: object, decide: Decide) -> str:
 
 
 def _decode_into_copies(s: Schedule, roles: object, decide: Decide) -> str:
-    """Inline a decoding block into the panel copies that now exist."""
+    """Inline a block that dequantizes weights into the copies of panels that read it; return the text for `explain`."""
     if decide.block not in decide.left or not tried(partial(s.compute_inline, decide.block)):
         return ""
     return f"decoded `{decide.block}` where it is read"

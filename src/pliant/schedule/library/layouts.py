@@ -51,7 +51,7 @@ def operand_layouts(func: Func, known: set[Buffer], target: Target, choose: Choo
 
 
 def _chosen(asked: Mapping[Buffer, Packing], choose: Choose | None) -> dict[Buffer, IndexMap]:
-    """Return the chosen maps, without the tensors that keep their layout."""
+    """Return the index map chosen for each tensor, by `choose` or by the rule's default; tensors that keep their layout are left out."""
     maps = {b: p.maps.get(p.default) if choose is None else choose(b, p) for b, p in asked.items()}
     return {b: m for b, m in maps.items() if m is not None}
 

@@ -59,7 +59,7 @@ COPY_FROM = (0, 1, 32, 64, 128, 192, 512)  # choices of the row count from which
 
 @dataclass(frozen=True, slots=True)
 class TileSize:
-    """Rows, vectors of columns, and lanes per vector of the register tile."""
+    """The size of a register tile: rows, vectors of columns, and lanes per vector."""
 
     rows: int
     vectors: int
@@ -67,13 +67,13 @@ class TileSize:
 
     @property
     def columns(self) -> int:
-        """The number of columns in a panel."""
+        """The number of columns of a tile: vectors times lanes."""
         return self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The sizes of a product (None if dynamic), and the dtypes of its result and of its right-hand side."""
+    """The extents of a matrix product (None if dynamic), and the dtypes of its result and of its right-hand side."""
 
     rows: int | None
     columns: int | None
@@ -163,7 +163,7 @@ def _result(block: Block) -> DType:
 
 
 def wide_load(block: Block, roles: Matmul) -> Load | None:
-    """Return the only load along the columns, or None if there are several."""
+    """Return the only load in the product that is indexed by the columns; None if there are several."""
     body = block.body
     assert isinstance(body, Reduce)
     column = iter_named(block, roles.column).var
@@ -209,7 +209,7 @@ def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
 
 
 class TiledProduct:
-    """One application of the rule; GEMV and dot products override how the tile is chosen and summed."""
+    """One application of the matmul rule to a block; GEMV and dot products override how the tile is chosen and summed."""
 
     sums = "in registers"
 
@@ -233,7 +233,7 @@ class TiledProduct:
         self.summing = self.choose_summing(block)
 
     def choose_summing(self, block: Block) -> Summing:
-        """Decide how a tile is summed: its parts and its unrolling."""
+        """Decide how the sum of a tile runs: the lengths of partial sums, and the unrolling."""
         return decide_summing(self.s.program, block, [h.loop for h in self.reduced], self.decide)
 
     def choose_tile(self) -> TileSize:
@@ -252,7 +252,7 @@ class TiledProduct:
         return Extents(rows, self.columns, depth, self.dtype, wide, max(1, self.roles.pack // lanes))
 
     def apply(self) -> str:
-        """Schedule the block; return text about what was done."""
+        """Schedule the block by primitives; return the text for `explain` that says what was done."""
         s, t = self.s, self.tile
         if self.roles.pack and (self.roles.pack % t.lanes or t.columns % self.roles.pack):
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
@@ -323,7 +323,7 @@ class TiledProduct:
         return tails
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
-        """Copy a panel of the right-hand side if this version copies."""
+        """Copy the columns of one panel of the right-hand side to contiguous memory, if this version of the program copies."""
         if not self.copy or self.wide is None or name != self.name:
             return
         copy = self.s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")

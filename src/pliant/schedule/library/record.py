@@ -34,11 +34,11 @@ Parts = tuple[tuple[int, int], ...]  # how a sum is cut into parts: (position of
 
 
 class NotApplicable(Exception):
-    """A rule does not take a program; the message is the reason."""
+    """Raised by a rule that cannot schedule a block; the message is the reason."""
 
 
 class NotChosen(NotApplicable):
-    """A decision gives the block to a later rule; there is no reason to report."""
+    """Raised by a rule when a decision leaves the block to a later rule; there is no reason to report."""
 
 
 def required_loops(func: Func, block: Block) -> dict[Var, For]:
@@ -70,7 +70,7 @@ class Version:
 
 
 def for_many(func: Func, rows: Expr, many: int) -> Version:
-    """Return the copying version of a program, for at least `many` rows."""
+    """Return a version of the program that copies operands, guarded by `rows >= many`."""
     return Version(simplify(rows >= many, base_facts(func)), func, copying=True)
 
 
@@ -104,7 +104,7 @@ Promotes = Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row of the table; the module docstring says what `match` and `apply` do."""
+    """A default schedule rule, a row of the table; the module docstring says what `match` and `apply` do."""
 
     name: str
     phase: str  # rules of one phase stand together in the table; on each block they are tried in order, until one takes it

@@ -33,7 +33,7 @@ SCATTERED = (64, "long pieces of rows: the address of the next row is data, so h
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """Iterator roles by name, in the order of the block."""
+    """A record of the iterators of a recurrence by name: the ordered steps, the independent rows, and the contiguous column."""
 
     steps: tuple[str, ...]
     rows: tuple[str, ...]  # independent, but not contiguous in memory

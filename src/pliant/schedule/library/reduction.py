@@ -63,7 +63,7 @@ def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
 
 
 def reduction_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
-    """Match a reduction by itself, without the stages after it."""
+    """Match a block with a reduction iterator, whatever stages follow it: return its name in a tuple, or a Refusal."""
     return (block.name,) if any(i.kind == "R" for i in block.iters) else Refusal(f"block `{block.name}` is no reduction")
 
 
@@ -209,7 +209,7 @@ def _vectorize(s: Schedule, decide: Decide, name: str) -> None:
 
 
 def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
-    """Vectorize one stage if possible; return True if it was done."""
+    """Vectorize one stage of a row-wise reduction; return False if no primitive could."""
     block = find_block(s.program, name)
     inner = alone(s.program, block)
     flat = _flat(block, inner)
@@ -282,7 +282,7 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
 
 
 def _wide_halves(func: Func, name: str, reduced: list[For]) -> int:
-    """Return the number of last lane additions that are in f64."""
+    """Return how many of the last additions across lanes of a sum are done in f64: none for short rows."""
     usual = 0 if most_terms(func, reduced) <= SHORT_ROW else IN_F64
     return int(find_block(func, name).annotations.get(WIDE_HALVES, usual))
 

@@ -51,7 +51,7 @@ CPU: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A rule that a user declared: the rule or phase that it precedes, and the version that identifies its code in the cache key."""
+    """A record of a rule that a user declared: which rule or phase it goes before, and the version of its code in the cache key."""
 
     rule: Rule
     before: str
@@ -123,7 +123,7 @@ def rule(
 
 
 def unregister_rule(rule: Rule) -> None:
-    """Removes a rule that `pliant.rule` declared."""
+    """Remove a rule that `pliant.rule` declared from the table."""
     DECLARED[:] = [d for d in DECLARED if d.rule is not rule]
 
 

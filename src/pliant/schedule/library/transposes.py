@@ -32,7 +32,7 @@ MOST_LANES = 16  # largest side of `tile`: the tile takes as many registers as i
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
-    """Iterator roles of a transpose, and the load that is transposed."""
+    """A record of a transposing block: the names of its iterators by role, and the load that is transposed."""
 
     column: str  # the last index of the store
     across: str  # the last index of the load
@@ -81,7 +81,7 @@ def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
 
 
 class _Rule:
-    """One application of the rule."""
+    """One application of the transpose rule to a block."""
 
     def __init__(self, s: Schedule, name: str, roles: Transposed, lanes: int) -> None:
         self.s, self.name, self.roles, self.lanes = s, name, roles, lanes
@@ -90,7 +90,7 @@ class _Rule:
         return [self.s.loop(self.name, v) for v in iterators]
 
     def apply(self) -> None:
-        """Schedule the block, and the blocks that do the remainders."""
+        """Schedule the block and its remainder blocks by primitives."""
         s, r = self.s, self.roles
         s.reorder(*self._loops(r.column, r.across, *r.others))
         c0, c1 = columns = s.split(s.loop(self.name, r.column), None, self.lanes, tail="cut")

@@ -30,14 +30,14 @@ STEPS: dict[str, Callable[..., Expr]] = {"add": Add, "mul": Mul, "min": Min, "ma
 
 @dataclass(frozen=True, slots=True)
 class Squeezed:
-    """A program without units, and the original whose parameters it gets back."""
+    """A program without dims and loops of extent 1, with the original program whose parameters `restored` puts back."""
 
     func: Func
     original: Func
     dims: Dims  # for each original parameter: its dims of extent 1 that were removed
 
     def restored(self, func: Func) -> Func:
-        """Return a schedule of the squeezed program with the parameters of the original program."""
+        """Return the scheduled program `func` with the parameters of the original: removed dims of extent 1 are indexed by 0 again."""
         if func.params == self.original.params:
             return func
         pairs = list(zip(self.func.params, self.original.params, strict=True))
@@ -55,7 +55,7 @@ class Squeezed:
 
 
 def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
-    """Return the same layout for a tensor that still has its removed dims."""
+    """Return the index map of a squeezed tensor as one of the tensor with its dims of extent 1, which the results do not use."""
     if not gone:
         return map_
     inputs = tuple(Var(f"d{n}") for n in range(whole.ndim))
@@ -64,7 +64,7 @@ def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
 
 
 def without_units(func: Func) -> Squeezed:
-    """Return the squeezed program that the rules see."""
+    """Remove loops of one iteration and dims of extent 1; return the squeezed program together with the original."""
     whole = _unsqueezable(func)
     loops = [s for s in walk_stmts(func.body) if isinstance(s, For) and s.kind == "serial" and not s.annotations]
     starts: dict[Var, Expr] = {x.var: x.start for x in loops if isinstance(x.start, Const) and is_unit(x)}
@@ -148,7 +148,7 @@ def _one_step(b: Block) -> Store | None:
 
 
 def _dims(func: Func, whole: set[Buffer], values: dict[Var, Expr]) -> Dims:
-    """Return the dims of extent 1 that every access indexes with 0."""
+    """Return, for each buffer, the dims of extent 1 that every access indexes with 0, so that they can be removed."""
     gone: dict[Buffer, set[int]] = {}
     settled = _Squeezer(values, {})
     for s in walk_stmts(func.body):
@@ -162,12 +162,12 @@ def _dims(func: Func, whole: set[Buffer], values: dict[Var, Expr]) -> Dims:
 
 @dataclass(slots=True)
 class _Squeezer(Replacer):
-    """Replaces variables by their constant values and drops dims."""
+    """Rewrites a program without unit loops: replaces their variables by constants, and drops the given dims of buffers."""
 
     dims: Dims = field(default_factory=dict)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """Return `s` without units."""
+        """Return `s` without loops of one iteration, iterators bound to constants, and removed dims."""
         if isinstance(s, For) and s.var in self.vars:
             return self.stmt(s.body)
         if isinstance(s, Block) and s.init is not None and all(i.var in self.vars for i in s.iters if i.kind != "S"):
@@ -197,7 +197,7 @@ class _Squeezer(Replacer):
 
 
 class _Unsqueezed(Replacer):
-    """Restores parameters that have more dims."""
+    """Rewrites a squeezed program to the original parameters, which have more dims: those are indexed by 0."""
 
     __slots__ = ("dims",)
 

@@ -295,7 +295,7 @@ def _places(
 
 
 def _reading(block: Block, source: Buffer, place: Load) -> Block:
-    """Return the block with its reads of `source` taken from the copy."""
+    """Return the block with all its reads of `source` replaced by reads of the copy at `place`."""
     replacer = FromCopy(source, place)
     return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
 
@@ -343,7 +343,7 @@ def _copy_nest(
     here: Load,
     writes: bool,
 ) -> Stmt:
-    """Return the loops that copy an operand in, or a result out."""
+    """Return a loop nest with one block that copies an operand into its copy, or with `writes` a result out of it."""
     loops = [For(Var(i.var.name.removeprefix("v") or i.var.name), zero(), extents[i.var], "serial", Seq(())) for i in kept]
     iters = tuple(Iter(Var(i.var.name), "S", x.var) for i, x in zip(kept, loops, strict=True))
     fresh: dict[Var, Expr] = {i.var: own.var for i, own in zip(kept, iters, strict=True)}

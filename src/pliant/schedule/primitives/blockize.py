@@ -25,7 +25,7 @@ from .blockize_group import blockize_group
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """An iterator's value as outer * size + inner: which tile, and the position inside it."""
+    """A record that splits an iterator's value into outer * size + inner: the number of the tile, and the position inside it."""
 
     outer: Expr | None
     size: Expr
@@ -164,7 +164,7 @@ def _quotient(tile: Expr, size: Expr, facts: Facts) -> Expr:
 
 
 def _init_nest(block: Block, inner: list[For], values: dict[Var, Expr], names: set[str]) -> Stmt:
-    """Return the init as a block in loops that feed S iterators."""
+    """Return the init of a reduction as a block of its own, in copies of those inner loops that feed S (spatial) iterators."""
     loops = [x for x in inner if fed_by(block, x) & {"S"}]
     fresh: dict[Var, Expr] = {x.var: Var(x.var.name) for x in loops}
     spatial = [i for i in block.iters if i.kind == "S"]

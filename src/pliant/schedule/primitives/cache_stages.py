@@ -410,13 +410,13 @@ def _check_nest(func: Func, block: Block, around: Stmt, inner: list[For], what: 
 
 
 def redirected(block: Block, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Block:
-    """Return the block with its accesses to `old` going to `new[place]`."""
+    """Return the block with every access to buffer `old` replaced by an access to `new` at the indices `place`."""
     replacer = _Redirect(old, Load(new, place))
     return block.with_(body=replacer.stmt(block.body), init=None if block.init is None else replacer.stmt(block.init))
 
 
 class _Redirect(Replacer):
-    """Replaces every access to a buffer by one element."""
+    """Replaces every load and store of one buffer by an access to the same element `place` of another."""
 
     __slots__ = ("old", "place")
 
@@ -426,7 +426,7 @@ class _Redirect(Replacer):
         self.place = place
 
     def target(self, e: Load) -> Load:
-        """Return the element that a write goes to."""
+        """Return the element that a store writes after the replacement."""
         return self.place if e.buffer is self.old else Replacer.target(self, e)
 
 

@@ -154,7 +154,7 @@ def _between(func: Func, loop: For, block: Block) -> list[Stmt]:
 
 
 def _part(loop: For, block: Block) -> Stmt:
-    """Return the statement of the loop's body that contains a block."""
+    """Return the direct child statement of a loop's body that contains the block."""
     body = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
     return next(s for s in body if contains_stmt(s, block))
 
@@ -225,7 +225,7 @@ class _Rebase(Replacer):
         return self.places.get(e.indices) if e.buffer is self.old else None
 
     def target(self, e: Load) -> Load:
-        """Return the element that a write goes to."""
+        """Return the element that a store writes after the replacement."""
         return self.places[e.indices] if e.buffer is self.old else Replacer.target(self, e)
 
 

@@ -237,7 +237,7 @@ def _domain_differs(func: Func, block: Block, buffer: Buffer, iters: list[Var]) 
 
 
 def _fold(func: Func, block: Block, store: Store, buffer: Buffer, iters: list[Var]) -> tuple[Func, Forward]:
-    """Fuse a consumer into all writers of its input."""
+    """Fuse an elementwise consumer into every block that writes its input buffer, which disappears; return the program and the Forward."""
     edit = Edit(func)
     for b in writers(func, buffer):
         assert isinstance(b.body, Store)

@@ -37,7 +37,7 @@ class Packing:
 
 
 def layouts_of(func: Func) -> dict[str, Packing]:
-    """Return the parameters of a program whose layout was transformed."""
+    """Return, by name, the parameters whose layout `transform_layout` changed, with their index maps and padding values."""
     return {name: Packing(index_map(text), pad) for name, (text, pad) in func.attrs.layouts.items()}
 
 
@@ -127,7 +127,7 @@ def buffer_named(func: Func, name: str, block: Block | None, what: str) -> Buffe
 
 
 def _refused(text: str, func: Func, buffer: Buffer, facts: tuple[str, ...] = (), help: str = "") -> Refusal:
-    """Return an error that shows the blocks that use a buffer."""
+    """Return an error about a buffer that shows the blocks that use it."""
     users = [b for b in index(func.body).blocks.values() if any(a.buffer is buffer for a in accesses(b))]
     return refuse(text, func, *((b, f"uses {buffer!r}") for b in users), facts=[f"it is {buffer!r}", *facts], help=help)
 
@@ -167,11 +167,11 @@ class Relayout(Mover):
         self.loads = self.place
 
     def place(self, e: Load) -> Load:
-        """Return the new access of a load."""
+        """Return the load of the same element in the new buffer; loads of other buffers are returned unchanged."""
         return Load(self.new, self.indices(e.indices)) if e.buffer is self.old else e
 
     def target(self, e: Load) -> Load:
-        """Return the new access of a write."""
+        """Return the element that a store writes, in the new buffer."""
         return self.place(Mover.target(self, e))
 
     def stmt(self, s: Stmt) -> Stmt:

@@ -307,7 +307,7 @@ def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, For
 
 
 def _check_grain(func: Func, loop: For, grain: object) -> None:
-    """Raise if `grain` is no number of iterations."""
+    """Raise if `grain`, the iterations that a thread takes at a time, is neither None nor an integer from 1 on."""
     if grain is not None and not (type(grain) is int and 1 <= grain <= DIM_MAX):
         raise refuse(
             f"cannot hand out {grain!r} iterations of loop `{loop.var.name}` together",

@@ -313,5 +313,5 @@ def moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Rang
 
 
 def _alone(func: Func, block: Block) -> list[Stmt]:
-    """Return the loops that contain this block only."""
+    """Return the loops around a block that contain no other block, outermost first."""
     return [s for s in path_to(func, block) if isinstance(s, For) and blocks(s) == [block]]

@@ -101,7 +101,7 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
 
 
 def free_vars_of(indices: tuple[Expr, ...]) -> set[Var]:
-    """Return the variables of indices."""
+    """Return all variables that occur in the indices."""
     return {v for e in indices for v in free_vars(e)}
 
 
@@ -170,7 +170,7 @@ def _padded_copy(
 
 
 def _copied(name: str, to: Buffer, copy: Buffer, indices: tuple[Expr, ...], nest: dict[Var, For], names: set[str]) -> Stmt:
-    """Return the loops that copy the needed part of a result out."""
+    """Return a loop nest that copies the unpadded part of a padded result into its original buffer."""
     vars_ = [v for v in indices if isinstance(v, Var)]
     loops = [For(Var(nest[v].var.name), zero(), nest[v].stop, "serial", Seq(())) for v in vars_]
     iters = tuple(Iter(Var(v.name), "S", x.var) for v, x in zip(vars_, loops, strict=True))
@@ -183,7 +183,7 @@ def _copied(name: str, to: Buffer, copy: Buffer, indices: tuple[Expr, ...], nest
 
 @dataclass(slots=True)
 class _Range:
-    """The remaining range of a loop."""
+    """The range of a loop, start and stop, that conditions narrow one after the other."""
 
     start: Expr
     stop: Expr
@@ -263,7 +263,7 @@ def _narrow(condition: Expr, ranges: dict[Var, _Range], facts: Facts) -> bool:
 
 
 def _fill(block: Block, store: Store, constant: Expr, nest: dict[Var, For], names: set[str]) -> Stmt:
-    """Return the loops that store the constant everywhere."""
+    """Return a loop nest that stores a constant to every element that a block stores."""
     loops = {v: For(Var(x.var.name), zero(), x.stop, "serial", Seq(())) for v, x in nest.items()}
     iters = {i.var: Iter(Var(i.var.name), "S", loops[i.var].var) for i in block.iters}
     place = tuple(iters[v].var for v in store.indices if isinstance(v, Var))

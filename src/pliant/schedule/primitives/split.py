@@ -128,7 +128,7 @@ def is_factor(f: object) -> bool:
 
 
 def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
-    """Return the loops that replace `loop`, outermost first."""
+    """Return the nested loops that replace `loop` in a split, outermost first, with the body in the innermost one."""
     vars_ = [Var(name) for name in part_names(edit.func, loop, len(inner) + 1)]
     position: Expr = zero()
     step = size

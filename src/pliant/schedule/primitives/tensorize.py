@@ -29,7 +29,7 @@ from .blockize import blockize
 
 
 class Tile(NamedTuple):
-    """Loops of constant extents around one statement over their variables."""
+    """A loop nest of constant extents around one store or reduction: what one execution of an instruction computes."""
 
     loops: tuple[For, ...]
     kinds: tuple[str, ...]  # for each loop, the kinds of iterators that it feeds
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
 
 
 def tile_of_instruction(name: str) -> Tile:
-    """Return what the instruction of that name computes, as a tile."""
+    """Return the loop nest that describes what the instruction of that name computes."""
     instruction = find_instruction(name)
     assert instruction is not None
     return tile_of(instruction)
@@ -45,7 +45,7 @@ def tile_of_instruction(name: str) -> Tile:
 
 @cache
 def tile_of(instruction: Instruction) -> Tile:
-    """Return what an instruction computes, as a tile."""
+    """Parse the description of an instruction; return the loop nest that says what it computes."""
     tile = inner_tile(parse_module(instruction.description)["f"].body)
     assert tile is not None
     return tile
@@ -119,7 +119,7 @@ def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forw
 
 
 class _NoMatch(Exception):
-    """Why a tile does not compute what an instruction does."""
+    """Raised if a loop nest does not compute what an instruction does; the message is the reason."""
 
     def __init__(self, reason: str, help: str = "") -> None:
         super().__init__(reason)
@@ -127,7 +127,7 @@ class _NoMatch(Exception):
         self.help = help
 
     def refusal(self, func: Func, at: For | Block, name: str) -> Exception:
-        """Return the error to raise, with the description of the instruction."""
+        """Return the error for users: the reason, the statement, and the description of the instruction."""
         shown = f"loop `{at.var.name}`" if isinstance(at, For) else f"block `{at.name}`"
         instruction = find_instruction(name)
         facts = []
@@ -180,7 +180,7 @@ def _number(loop: For) -> int | None:
 
 @dataclass
 class Match:
-    """Compares a description with a tile, and records which access of the program each access of the description is."""
+    """Compares an instruction's description with a loop nest, and records which access of the program each access of it stands for."""
 
     vars: dict[Var, Var]  # description's loop variable -> tile's loop variable
     facts: Facts
@@ -236,7 +236,7 @@ class Match:
 
 
 class _Placed(Replacer):
-    """Rewrites the implementation to the program's buffers."""
+    """Rewrites an instruction's implementation to access the buffers of the program in place of its parameters."""
 
     __slots__ = ("of", "vars_of")
 
@@ -256,5 +256,5 @@ class _Placed(Replacer):
         return Load(p.buffer, tuple(simplify(new) if free_vars(i) & fixed else new for i, new in moved))
 
     def target(self, e: Load) -> Load:
-        """Return the element that a write goes to."""
+        """Return the element of the program's buffer that a store of the implementation writes."""
         return self.place(e)

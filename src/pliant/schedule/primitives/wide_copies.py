@@ -48,7 +48,7 @@ def as_dtype(dtype: DType, value: Expr) -> Expr:
 
 
 class FromCopy(Replacer):
-    """Reads the values of a buffer from one element of a copy; a cast takes the wider value, everything else the original dtype."""
+    """Replaces loads of a buffer by loads of its copy in a wider dtype: a cast takes the wide value, other uses a rounded one."""
 
     __slots__ = ("place", "source")
 

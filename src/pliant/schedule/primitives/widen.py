@@ -79,7 +79,7 @@ def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> 
 
 
 def _wider(func: Func, block: Block, target: Buffer, dtype: str, what: str) -> DType:
-    """Return the requested dtype; raise if it is no wider float."""
+    """Return `dtype` as a DType; raise if it is not a float that is wider than the buffer's."""
     try:
         wide = to_dtype(dtype)
     except Error as error:
@@ -118,7 +118,7 @@ def _held(e: Expr, wide: DType) -> Expr:
 
 
 class _Wide(Mover):
-    """Keeps a buffer in a wider dtype: `block` computes in it, other blocks store the values they did, and read rounded values."""
+    """Rewrites a program to keep a buffer in a wider dtype: `block` computes in it, other blocks store casts and load rounded values."""
 
     __slots__ = ("block", "buffer")
 
