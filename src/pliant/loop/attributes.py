@@ -15,7 +15,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FuncAttrs:
-    """The attributes of a `Func`; a field with its default value is not printed."""
+    """The attributes of a loop program (`Func`); an attribute with its default value is not printed."""
 
     entry: bool = False  # `prepare`, `size` or `run`: its first buffer is the `dims` array, and it can return an error
     chunk: bool = False  # the outlined body of a parallel loop over a range of iterations; the last two parameters are its bounds
@@ -27,11 +27,11 @@ class FuncAttrs:
     layouts: Mapping[str, tuple[str, Any]] = field(default_factory=dict)  # packed parameter -> its index map, and the value of the padding
 
     def items(self) -> list[tuple[str, Any]]:
-        """The attributes that differ from their defaults, by name."""
+        """Returns the names and values of the attributes that differ from their defaults."""
         return [(name, value) for name in _NAMES if (value := getattr(self, name)) != getattr(NO_ATTRS, name)]
 
     def with_(self, **changes: Any) -> FuncAttrs:
-        """These attributes with some fields changed."""
+        """Returns a copy of these attributes with some changed."""
         return replace(self, **changes)
 
 

@@ -35,7 +35,7 @@ _WIDENED = {"i4": "i8", "i2": "i8", "u4": "u8", "u2": "u8"}  # storage type -> c
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """A multi-dimensional piece of memory; compared by identity."""
+    """A multi-dimensional array in memory (name, dtype, shape, strides, scope); compared by identity."""
 
     name: str
     dtype: DType
@@ -50,7 +50,7 @@ class Buffer:
         return len(self.shape)
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """The strides in elements; row-major contiguous by default."""
+        """Returns the strides in elements: those that were given, else the row-major contiguous ones."""
         if self.strides is not None:
             return self.strides
         if not self._strides:
@@ -65,7 +65,7 @@ class Buffer:
         return total
 
     def load(self, *indices: Expr) -> Load:
-        """The element at `indices`."""
+        """Returns the expression that loads the element at `indices`."""
         return Load(self, indices)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ def may_be_seen_as(source: DType, seen: DType) -> bool:
 
 
 class Load(Expr):
-    """The element of `buffer` at `indices` (i64, one for each dimension)."""
+    """An expression: the element of `buffer` at `indices` (i64, one for each dimension)."""
 
     __slots__ = ()
 

@@ -53,7 +53,7 @@ _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions 
 
 
 class Inline(Expander):
-    """A piece of a loop program, expanded where it is called (see the module)."""
+    """A function in the loop language that is expanded in place where a kernel calls it (see the module docstring)."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         assert isinstance(fn, FunctionType)
@@ -93,14 +93,14 @@ class LocalFunction(Expander):
 
 
 class CompileTime(Expander):
-    """A Python function that runs while a kernel is parsed; what it returns stands in the place of the call."""
+    """A Python function that runs while a kernel is parsed; its result replaces the call."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self._fn = fn
         self._signature = inspect.signature(fn)
 
     def expand(self, parser: ScopedParser, call: ast.Call) -> object:
-        """Calls the function with the arguments of the call."""
+        """Calls the Python function with the arguments of the call in the kernel; returns its result."""
         bound = _bound(self._signature, parser, call)
         return self._fn(*bound.args, **bound.kwargs)
 
@@ -116,7 +116,7 @@ def compile_time(fn: Callable[..., Any]) -> Any:
 
 
 class InlineParser(KernelParser):
-    """Parses the body of an inline function: the loop language, with what Python knows decided."""
+    """Parses the body of an inline function at a call: conditions and loops over values that Python knows are expanded."""
 
     def expansion(self, tree: ast.FunctionDef, args: Mapping[str, object], repeats: int) -> object:
         """Parses the body of a function with its parameters bound to arguments: statements, or an expression if it ends with `return`."""

@@ -25,14 +25,14 @@ from .stmt import Func
 
 
 class Machine(NamedTuple):
-    """The properties of a target that lowering uses."""
+    """A record of the properties of a target that loop passes depend on."""
 
     lanes: int = 8  # floats in a vector register
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A change of a loop program that can be shown: its name, and the invariant that holds after it."""
+    """A named change of a loop program that can be shown, with the invariant that holds after it."""
 
     name: str
     holds: str
@@ -40,7 +40,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class LoopPass(Named):
-    """A pass over one loop program."""
+    """A pass over one loop program: its name, its invariant, and its function."""
 
     run: Callable[[Func, Machine], Func]
 
@@ -78,7 +78,7 @@ def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without
 
 
 def all_passes() -> tuple[LoopPass, ...]:
-    """The passes of every renderer; those for source text come last."""
+    """Returns the loop passes of all renderers in order; those for source text such as C come last."""
     from .source_lowering import SOURCE_PASSES  # imported here: compiling to machine code does not need these seven modules
 
     return (*LOOP_PASSES, *SOURCE_PASSES)

@@ -34,12 +34,12 @@ HEAD_WORDS = ("where", "reads", "writes", "annotate")  # they come first in a bl
 
 
 class KernelParser(ComputeParser):
-    """Parses a whole kernel."""
+    """Parses a Python function decorated as a kernel into a loop program."""
 
     # Sequences and control flow.
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
-        """Parses a list of statements."""
+        """Parses a list of Python statements into one statement."""
         return seq(*(self.statement(n) for n in nodes))
 
     def statement(self, node: ast.stmt) -> Stmt:
@@ -113,7 +113,7 @@ class KernelParser(ComputeParser):
             return While(condition, self.body(node.body), span=self.span(node))
 
     def no_else(self, node: ast.For | ast.While) -> None:
-        """Rejects `else` at loops."""
+        """Raises an error if a loop has an `else`."""
         if node.orelse:
             raise self.unsupported(node.orelse[0], "a loop has no `else`")
 
@@ -158,7 +158,7 @@ class KernelParser(ComputeParser):
         return self.nest(node, [(t, Const(0, i64), self.index(a)) for t, a in zip(targets, call.args, strict=True)], "serial", {})
 
     def nest(self, node: ast.For, loops: list[tuple[ast.expr, Expr, Expr]], kind: str, annotations: Mapping[str, Any]) -> Stmt:
-        """Builds a nest of loops around the parsed body."""
+        """Parses the body of a loop and builds the nest of loops around it, outermost first."""
         ranges: list[tuple[Var, Expr, Expr]] = []
         with self.scope(repeated=True):
             for target, start, stop in loops:

@@ -39,7 +39,7 @@ def identity(combiner: str, dtype: DType) -> Const:
 
 @dataclass(slots=True)
 class _Formula:
-    """The iterators of a computed tensor, the extents of all of them, and the formula of an element."""
+    """A parsed `compute`: the iterators of the new tensor, the extents of all iterators, and the formula of an element."""
 
     iters: list[Iter]
     extents: list[Expr]
@@ -48,7 +48,7 @@ class _Formula:
 
 
 class ComputeParser(StmtParser):
-    """Parses `compute`."""
+    """Parses the statement `compute`, which defines a tensor by a formula for its elements."""
 
     def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
         """Parses `t = compute((n, m), lambda i, j: ...)`, or another definition."""
@@ -102,13 +102,13 @@ class ComputeParser(StmtParser):
         return node
 
     def iterator(self, arg: ast.arg, kind: IterKind) -> Iter:
-        """Binds an argument of a lambda to a new iterator."""
+        """Makes an iterator for an argument of a lambda, and binds the argument's name to it."""
         iterator = Iter(Var(f"v{arg.arg}"), kind, Var(arg.arg))
         self.bind(arg, arg.arg, iterator.var, "iterator")
         return iterator
 
     def loops(self, node: ast.stmt, buffer: Buffer, formula: _Formula) -> Stmt:
-        """Builds the block and the loops around it."""
+        """Builds the loop nest with one block that computes a buffer by a formula."""
         place = buffer.load(*(i.var for i in formula.iters if i.kind == "S"))
         span = self.span(node)
         if formula.combiner:

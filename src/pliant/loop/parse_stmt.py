@@ -33,7 +33,7 @@ def reduction_of(place: Load, value: Expr) -> tuple[str, tuple[Expr, ...]] | Non
 
 
 class StmtParser(ScopedParser):
-    """Parses the statements that have no statements inside."""
+    """Parses the statements of a kernel that contain no other statements: stores, reductions, lets, allocations, calls."""
 
     def word(self, node: ast.expr) -> str:
         """The word of the language that is called here, or "" for another call or none."""
@@ -53,7 +53,7 @@ class StmtParser(ScopedParser):
         raise self.error(node, f"`{ast.unparse(node.func)}` gives no value here", facts=[f"it expands to a `{type(result).__name__}`"])
 
     def unknown_call(self, node: ast.Call, found: object) -> Any:
-        """The error for a call that is not an expression."""
+        """Returns the error for a call that cannot stand where an expression is expected."""
         word = _WORDS.get(id(found))
         if word is not None:
             return self.error(node, f"`{word}` is not a value: it cannot stand here")
@@ -134,7 +134,7 @@ class StmtParser(ScopedParser):
         return Reduce(self.combiner(function, places), tuple(places), values, span=self.span(node))
 
     def combiner(self, node: ast.Lambda, places: list[Load]) -> Combiner:
-        """Parses the lambda of a `combine`."""
+        """Parses the lambda of a `combine` into a Combiner."""
         names = [a.arg for a in node.args.args]
         if len(names) != 2 * len(places):
             raise self.error(node, f"the lambda takes {2 * len(places)} arguments: what it has, then what comes; not {len(names)}")
@@ -167,7 +167,7 @@ class StmtParser(ScopedParser):
         return self.let(node, target, self.expr(value))
 
     def let(self, node: ast.stmt, target: ast.Name, value: Expr) -> Stmt:
-        """Builds the let of `t = e`."""
+        """Builds the let of `t = e`, and binds the name `t`."""
         var = Var(target.id, value.dtype)
         self.bind(target, target.id, var, "value")
         return Let(var, value, span=self.span(node))

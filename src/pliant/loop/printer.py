@@ -50,7 +50,7 @@ def callees(func: S.Func) -> list[S.Func]:
 
 
 class _File:
-    """One file, with the names of its dims and functions."""
+    """The state of printing one file: the names given to its dims and functions."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set(RESERVED)
@@ -58,7 +58,7 @@ class _File:
         self.functions: dict[S.Func, str] = {}
 
     def render(self, func: S.Func) -> str:
-        """Prints the whole file."""
+        """Returns the text of the whole file: dims, callees, then the function."""
         every = [*callees(func), func]
         self.functions[func] = self.unique(func.name, self.taken)  # first, so that the main function keeps its name
         for f in every[:-1]:
@@ -94,7 +94,7 @@ def _imports(rest: str) -> str:
 
 
 def legal(name: str) -> str:
-    """Converts `name` to a Python identifier."""
+    """Returns `name` changed to a valid Python identifier."""
     identifier = re.sub(r"\W", "_", name) or "_"
     return f"v{identifier}" if identifier[0].isdigit() or not identifier.strip("_") else identifier
 
@@ -111,7 +111,7 @@ class _Printer:
         self.naming = True
 
     def name(self, value: Var | Buffer) -> str:
-        """A new name for a variable or buffer that is being bound."""
+        """Returns a new, unused name for a variable or buffer, under which it is printed from here on."""
         unique = self.file.unique(value.name, self.taken)
         self.names[value] = unique
         return unique
@@ -181,7 +181,7 @@ class _Printer:
     # Functions.
 
     def function(self) -> list[str]:
-        """Prints the function as lines."""
+        """Returns the lines of the whole function."""
         names = [(p, self.name(p.value)) for p in self.func.params]
         params = [f"{name}: {self.annotation(p)}" for p, name in names]
         attrs = self.keywords(dict(self.func.attrs.items()))

@@ -23,7 +23,7 @@ from .stmt import Func
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A name's meaning: the variable or buffer, its description for messages, and the source location of its binding."""
+    """A record of what a name means: its variable or buffer, a description for messages, and the source location that binds it."""
 
     value: object  # a variable or buffer; any expression for a name bound by `:=`; in an inline function any Python object
     what: str
@@ -33,7 +33,7 @@ class Binding:
 
 
 class ScopedParser(ExprParser):
-    """Parses expressions over the names of a kernel."""
+    """Parses the expressions of a kernel; resolves names in its nested scopes."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -49,7 +49,7 @@ class ScopedParser(ExprParser):
 
     @contextmanager
     def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """A scope; `repeated` if its statements may run several times."""
+        """Context manager: a scope of names; `repeated` if its statements may run several times."""
         self.scopes.append({})
         self.repeats += repeated
         try:
@@ -67,7 +67,7 @@ class ScopedParser(ExprParser):
             self.scopes[-1][name] = Binding(value, what, self.span(node), len(self.blocks), fixed or not self.repeats)
 
     def rebound(self, node: ast.AST, name: str, found: Binding) -> Error:
-        """The error for binding a name a second time."""
+        """Returns the error for binding a name a second time."""
         help_ = (
             f"take another name; to accumulate, use a buffer: {name} = alloc((1,), f32)" if found.what == "value" else "take another name"
         )
@@ -75,13 +75,13 @@ class ScopedParser(ExprParser):
         return self.error(node, f"`{name}` is already defined and does not change", facts=[line], help=help_)
 
     def find(self, name: str) -> Binding | None:
-        """The binding of a local name, or None."""
+        """Returns the binding of a name in the kernel's scopes, or None."""
         return next((s[name] for s in reversed(self.scopes) if name in s), None)
 
     # Looking up.
 
     def lookup(self, node: ast.Name) -> object:
-        """The value of a local name, or of a name in the surrounding Python scope."""
+        """Returns the value of a name: of the kernel, else of the surrounding Python scope; raises if it cannot be used here."""
         bound = self.find(node.id)
         if bound is not None:
             if bound.block < len(self.blocks) and not bound.fixed:
@@ -107,7 +107,7 @@ class ScopedParser(ExprParser):
         return super().resolve(node)
 
     def no_attribute(self, node: ast.Attribute, found: Binding) -> Error:
-        """The error for `x.shape` and similar."""
+        """Returns the error for an attribute of a tensor or scalar, such as `x.shape`."""
         name, value = ast.unparse(node.value), found.value
         help_ = ""
         if isinstance(value, Buffer):
@@ -115,7 +115,7 @@ class ScopedParser(ExprParser):
         return self.error(node, f"kernels have no `.{node.attr}`", facts=[f"`{name}` is a {found.what}"], help=help_)
 
     def outside_block(self, node: ast.Name, found: Binding) -> Error:
-        """The error for using in a block a name that is only visible around it."""
+        """Returns the error for using in a block a name that is only visible around it."""
         return self.error(
             node,
             f"`{node.id}` cannot be used inside block `{self.blocks[-1]}`",
@@ -124,7 +124,7 @@ class ScopedParser(ExprParser):
         )
 
     def literal(self, node: ast.expr, found: object) -> Value:
-        """A Python object as a value; a dim has to be one of the kernel's."""
+        """Converts a Python object to a scalar expression; raises if it is a dim that the kernel does not have."""
         if isinstance(found, Expr) and self.symbols is not None:
             local = isinstance(node, ast.Name) and self.find(node.id) is not None
             for var in () if local else free_vars(found):
@@ -138,7 +138,7 @@ class ScopedParser(ExprParser):
         return super().literal(node, found)
 
     def no_value(self, node: ast.expr, found: object) -> Error:
-        """The error for a name whose value is not a scalar."""
+        """Returns the error for a name whose value is not a scalar."""
         if isinstance(found, Buffer):
             index = ", ".join("ijklmnpq"[: found.ndim])
             return self.error(
@@ -149,18 +149,18 @@ class ScopedParser(ExprParser):
     # Buffers.
 
     def buffer(self, node: ast.expr) -> Buffer:
-        """The buffer that a name means; raises an error if it is something else."""
+        """Returns the buffer that a name means; raises an error if it is something else."""
         value = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
         if not isinstance(value, Buffer):
             raise self.error(node, f"`{ast.unparse(node)}` is not a tensor")
         return value
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """An element of a buffer."""
+        """Parses `x[i, j]`, an element of a buffer."""
         return self.place(node)
 
     def place(self, node: ast.expr) -> Load:
-        """`x[i, j]` as an element."""
+        """Parses `x[i, j]` into a load of the element; raises if it is something else."""
         if not isinstance(node, ast.Subscript):
             raise self.error(node, "an element of a tensor is expected here", help="for example x[i, j]")
         buffer = self.buffer(node.value)
@@ -174,7 +174,7 @@ class ScopedParser(ExprParser):
         return Load(buffer, indices)
 
     def items(self, node: ast.Subscript, buffer: Buffer) -> list[ast.expr]:
-        """The parts of a subscript, one for each dimension."""
+        """Returns the parts of a subscript, one for each dimension of the buffer; raises if their number differs."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != buffer.ndim:
             s = "s" * (buffer.ndim != 1)
@@ -194,7 +194,7 @@ class ScopedParser(ExprParser):
             raise self.error(node, f"index {index.value} of `{buffer.name}` is out of range", facts=[f"the extent is {extent.value}"])
 
     def writable(self, node: ast.expr, buffer: Buffer) -> None:
-        """Rejects writes to inputs."""
+        """Raises an error if the buffer is an input parameter, which cannot be written."""
         if buffer in self.inputs:
             raise self.error(
                 node,
@@ -205,7 +205,7 @@ class ScopedParser(ExprParser):
 
 
 class Expander(ABC):
-    """What a kernel can call beside other kernels: it is expanded where it is called (`inline.py`)."""
+    """Base class of callables that a kernel expands in place at a call, beside other kernels (`inline.py`)."""
 
     @abstractmethod
     def expand(self, parser: ScopedParser, call: ast.Call) -> object:

@@ -31,7 +31,7 @@ def canonical_text(func: Func) -> str:
 
 
 def structural_hash(func: Func) -> bytes:
-    """The sha256 of the canonical text."""
+    """Returns the sha256 of a program's canonical text: equal for programs that differ only in names and source lines."""
     return hashlib.sha256(canonical_text(func).encode()).digest()
 
 
@@ -68,7 +68,7 @@ def assert_same(a: Func, b: Func) -> None:
 
 
 class _Writer:
-    """Writes a program as lines; with `track`, also the path of each line and the object that it shows."""
+    """Writes a program as canonical lines, names replaced by numbers; with `track`, also the path of each line and its object."""
 
     def __init__(self, func: Func, *, track: bool = False, promoted: Mapping[int, str] | None = None) -> None:
         self.promoted = promoted or {}  # constant -> the symbol that replaces it
@@ -83,18 +83,18 @@ class _Writer:
         self.function(func)
 
     def shown(self, line: int) -> str:
-        """A line in readable form."""
+        """Returns a line of the canonical text in readable form."""
         what = self.marks[line][1]
         return str(what) if isinstance(what, Expr | Buffer) else str(what or self.lines[line])
 
     def emit(self, line: str, what: object = None) -> None:
-        """Appends a line."""
+        """Appends a line to the canonical text; `what` is the object that it shows."""
         self.lines.append(line)
         if self.track:
             self.marks.append((".".join(self.path) or "function", what))
 
     def bind(self, var: Var) -> str:
-        """Numbers a variable that is bound here."""
+        """Returns the next number for a variable that is bound here."""
         if var in self.vars:  # bound again in another scope: expressions over the earlier binding are different ones
             self.seen = {e: n for e, n in self.seen.items() if var not in free_vars(e)}
         self.count += 1
@@ -137,7 +137,7 @@ class _Writer:
         return number
 
     def exprs(self, es: Iterable[Expr], part: str) -> str:
-        """The numbers of several expressions."""
+        """Returns the numbers of several expressions, written under the path `part`."""
         return " ".join([self.expr(e, part) for e in es])
 
     # The function.
@@ -263,7 +263,7 @@ _WRITE: dict[type[Stmt], Any] = {
 
 
 def _flat(s: Seq) -> list[Stmt]:
-    """The statements of a sequence, with nested sequences joined."""
+    """Returns the statements of a sequence with nested sequences flattened."""
     return [x for inner in s.body for x in (_flat(inner) if isinstance(inner, Seq) else [inner])]
 
 

@@ -86,10 +86,10 @@ def _check_written(func: S.Func) -> None:
 
 
 class _Verifier(ScopeVerifier):
-    """Checks each statement against the names that are in scope."""
+    """Verifies a loop program: checks each statement against the names that are in scope."""
 
     def run(self) -> None:
-        """Verifies the parameters and the body."""
+        """Checks the parameters and the whole body; raises an error if the program is not valid."""
         seen: set[Buffer | Var] = set()
         for p in self.func.params:
             if p.value in seen:
@@ -111,7 +111,7 @@ class _Verifier(ScopeVerifier):
     # Statements.
 
     def stmt(self, s: S.Stmt, label: str) -> None:
-        """Checks one statement."""
+        """Checks one statement, at the path `label`."""
         around = self.stmt_now
         self.path.append(label)
         self.stmt_now = s
@@ -129,7 +129,7 @@ class _Verifier(ScopeVerifier):
             self.stmt(inner, str(k))
 
     def loop(self, s: S.For) -> None:
-        """Checks a loop."""
+        """Checks a loop: its bounds, kind, annotations and body."""
         for e in (s.start, s.stop):
             self.expr(e, i64, f"a bound of loop `{s.var.name}`")
         if s.kind not in ("serial", "parallel", "vector", "unroll") and not s.kind.startswith("gpu."):
@@ -215,7 +215,7 @@ class _Verifier(ScopeVerifier):
         return facts
 
     def region(self, r: S.Region) -> None:
-        """Checks a declared region."""
+        """Checks a region that a block declares: its buffer is in scope, and starts and extents are i64."""
         self.use(r.buffer)
         self.indices(r.buffer, r.starts)
         self.indices(r.buffer, r.extents, "an extent")
@@ -223,14 +223,14 @@ class _Verifier(ScopeVerifier):
             self.expr(e, i64, "a region")
 
     def written(self, buffer: Buffer) -> None:
-        """Checks that a buffer may be written here."""
+        """Raises an error if a buffer may not be written here, because it is an input or not in scope."""
         self.use(buffer)
         if buffer in self.readonly:
             help_ = "annotate the parameter with Out[...] (written only) or InOut[...] (read and written)"
             raise self.fail(f"`{buffer.name}` is an input and cannot be written", help=help_)
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Checks the target of a write."""
+        """Checks the target of a write: the buffer may be written, and its indices are valid."""
         self.written(buffer)
         self.indices(buffer, indices)
         for i in indices:
@@ -241,7 +241,7 @@ class _Verifier(ScopeVerifier):
         self.expr(s.value, loaded_dtype(s.buffer.dtype), f"the value stored to `{s.buffer.name}`")
 
     def reduce(self, s: S.Reduce) -> None:
-        """Checks a reduction."""
+        """Checks a reduction: its targets, its combiner, and the dtypes of its values."""
         for t in s.targets:
             self.place(t.buffer, t.indices)
         c = s.combiner
@@ -294,7 +294,7 @@ class _Verifier(ScopeVerifier):
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
 
     def view(self, s: S.View) -> None:
-        """Checks a view."""
+        """Checks a view: source, start, shape, strides and dtype."""
         b, source = s.buffer, s.source
         self.use(source)
         self.indices(source, s.start)
@@ -350,7 +350,7 @@ class _Verifier(ScopeVerifier):
                     raise self.fail(f"`{a.name}` is passed to `{f.name}` twice, and written there", help="parameters must not overlap")
 
     def argument(self, p: S.Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
-        """Checks an argument against its parameter."""
+        """Checks an argument of a call against its parameter: kind, role, dtype and shape."""
         if isinstance(p.value, Var) or not isinstance(a, Buffer):
             if isinstance(p.value, Var) == isinstance(a, Expr):
                 return

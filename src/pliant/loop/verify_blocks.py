@@ -72,7 +72,7 @@ def shared_memory(func: Func, loop: For, views: Iterable[View]) -> list[Buffer]:
 
 
 class _Claims:
-    """The walk over a program's blocks."""
+    """Checks for each block of a program that its iterator kinds (S, R, O) are true of its accesses."""
 
     def __init__(self, func: Func, certain: bool = False) -> None:
         self.func = func
@@ -81,7 +81,7 @@ class _Claims:
         self.views: dict[Buffer, View] = {}
 
     def fail(self, s: Stmt, b: Block, what: str, facts: Sequence[str], help: str) -> Error:
-        """The error for a statement of a block."""
+        """Returns the error about a statement of a block; an InternalError if it has no place in the user's source."""
         span = s.span or b.span
         if span is not None:
             return Error(what, where=span, facts=facts, help=help)
@@ -120,7 +120,7 @@ class _Claims:
         return around
 
     def block(self, b: Block, around: Around) -> None:
-        """Checks the claims of one block."""
+        """Checks that the kinds of a block's iterators are true of its accesses."""
         kinds = {i.kind for i in b.iters}
         if kinds <= {"O"}:
             return
@@ -164,7 +164,7 @@ class _Claims:
                     )
 
     def spatial_error(self, b: Block, w: Access, a: Access, i: Iter) -> Error:
-        """The error for two accesses that may conflict."""
+        """Returns the error for two accesses of instances that may conflict, though iterator `i` is S (spatial)."""
         name, place = i.var.name, _shown(w)
         ordered = f'write "O" for `{name}`: ordered instances run one after the other, and may read what earlier ones wrote'
         if a.write:
@@ -213,21 +213,21 @@ class _Claims:
             raise self.fail(a.at, b, what, [f"it reduces into `{_shown(a)}`"], help_)
 
     def stores_in_reduction(self, b: Block, a: Access) -> Error:
-        """The error for a plain store in a reduction block."""
+        """Returns the error for a plain store in a reduction block."""
         what = f"block `{b.name}` stores to `{a.buffer.name}` for every {_reduced(b)}, which is reduced over"
         facts = [f"it writes `{_shown(a)}`", "instances of a reduction run in any order, and join what they have by a combiner"]
         help_ = f'combine: {_shown(a)} += ..., or write "O" (in order) or "S" (each its own element) instead of "R"'
         return self.fail(a.at, b, what, facts, help_)
 
     def reads_target(self, b: Block, a: Access) -> Error:
-        """The error for a read of a reduction's target."""
+        """Returns the error for a reduction block that reads the buffer it reduces into."""
         what = f"block `{b.name}` reads `{a.buffer.name}`, which it reduces into"
         facts = [f"it reads `{_shown(a)}`", f"instances of other {_reduced(b)} change it, in any order"]
         return self.fail(a.at, b, what, facts, 'write "O" instead of "R", or combine all values at once: combine(lambda ..., ...)')
 
 
 def _reduced(b: Block) -> str:
-    """The names of the R iterators, for messages."""
+    """Returns the names of a block's R iterators as text for messages."""
     return ", ".join(f"`{i.var.name}`" for i in b.iters if i.kind == "R")
 
 
@@ -298,7 +298,7 @@ def _moving(loops: tuple[For, ...]) -> tuple[For, ...]:
 
 
 def _vars(a: Access) -> set[Var]:
-    """The variables in the indices of an access."""
+    """Returns the variables that occur in the indices of an access."""
     return {v for e in a.indices for v in free_vars(e)}
 
 

@@ -28,7 +28,7 @@ Witness = tuple[dict[Var, int], int, int]  # values of dims and loop variables; 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The context of a statement."""
+    """A record of a statement's context: surrounding loops, conditions that hold, and the values of iterators and lets."""
 
     loops: tuple[For, ...] = ()
     guards: tuple[Expr, ...] = ()  # conditions on dims and loop variables that hold here
@@ -40,11 +40,11 @@ class Place:
         return substitute(e, self.values) if self.values else e
 
     def bind(self, values: dict[Var, Expr]) -> Place:
-        """The context with the values of iterators or lets added."""
+        """Returns the context with the values of further iterators or lets."""
         return replace(self, values={**(self.values or {}), **{v: self.see(e) for v, e in values.items()}})
 
     def given(self, condition: Expr) -> Place:
-        """The context where a condition holds."""
+        """Returns the context in which `condition` holds too."""
         return self if condition is TRUE else replace(self, guards=(*self.guards, self.see(condition)))
 
 
@@ -55,7 +55,7 @@ def check_memory(func: Func, given: Expr = TRUE) -> None:
 
 
 class _Memory:
-    """The walk; it tracks which memory may have been written."""
+    """Checks a program's memory accesses: no read of memory that nothing can have written, and no access known to be out of range."""
 
     def __init__(self, func: Func) -> None:
         self.func = func
@@ -68,13 +68,13 @@ class _Memory:
         self.symbols = func.symbols
 
     def fail(self, s: Stmt, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
-        """The error for a statement."""
+        """Returns the error about a statement; an InternalError if it has no place in the user's source."""
         if s.span is not None:
             return Error(what, where=s.span, facts=facts, help=help)
         return InternalError(f"{what}, in `{self.func.name}`", facts=facts)
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`."""
+        """Returns the buffer that owns the memory of `b`: the source of a view, else `b` itself."""
         return self.root.get(b, b)
 
     # The walk, in order of execution.
@@ -156,7 +156,7 @@ class _Memory:
             self.in_range(s, e.buffer, e.indices, at)
 
     def access(self, s: Stmt, at: Place) -> None:
-        """Checks a store, a reduction or a call."""
+        """Checks the memory that a store, reduction or call reads and writes."""
         if not isinstance(s, Reduce | Store | Call):
             return
         self.reads(s, at)
@@ -249,7 +249,7 @@ class _Memory:
     # Ranges.
 
     def in_range(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
-        """Raises an error for an access with a witness that it is out of range."""
+        """Raises an error if some loop iteration and dims are found for which the access is out of range."""
         if s.span is None or at.unknown:  # generated programs may rely on facts about dims that are not visible here
             return
         for index, extent in zip(indices, buffer.shape, strict=True):
@@ -325,7 +325,7 @@ def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
 
 
 def _admitted(d: Var) -> list[int]:
-    """A few small values that satisfy the dim's contract."""
+    """Returns a few small values that a dim may have, by its minimum, maximum and divisor."""
     low, high, step = (d.min, d.max, d.multiple_of) if isinstance(d, Dim) else (0, E.DIM_MAX, 1)
     first = -(-low // step) * step
     # A few values at the lower end, and one further up.

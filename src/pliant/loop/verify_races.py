@@ -56,7 +56,7 @@ Place = tuple[Buffer, int, tuple[int, ...] | int]  # the buffer, the number of i
 
 
 class _Touch(NamedTuple):
-    """An access of an iteration; `way` is the path from the loop to the statement, i.e. the time of the access in lockstep."""
+    """A record of one access by an iteration; `way` is the path from the loop to the statement, i.e. the time of the access in lockstep."""
 
     iteration: int
     write: bool
@@ -65,7 +65,7 @@ class _Touch(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A concurrent loop that is running."""
+    """A record of a parallel or vector loop that is running, with the accesses seen so far."""
 
     loop: For
     depth: int  # length of the path to it
@@ -73,7 +73,7 @@ class _Open(NamedTuple):
 
 
 class _Run:
-    """Runs a program on given dims, tracking which elements are accessed."""
+    """Runs a program's control flow on concrete dims, and records which iteration accesses which element."""
 
     def __init__(self, func: Func, dims: dict[Var, int]) -> None:
         self.func = func
@@ -86,11 +86,11 @@ class _Run:
         self.steps = self.rounds = 0
 
     def number(self, e: Expr) -> int | None:
-        """The value of an expression, or None if it depends on data."""
+        """Returns the value of an expression under the current variables, or None if it depends on data."""
         return compute(e, self.values)
 
     def stmt(self, s: Stmt, way: tuple[int, ...]) -> None:
-        """Runs a statement."""
+        """Runs a statement at the path `way`, recording its accesses."""
         match s:
             case Seq():
                 for k, x in enumerate(s.body):
@@ -144,7 +144,7 @@ class _Run:
             self.open.pop()
 
     def reads(self, s: Stmt, way: tuple[int, ...]) -> None:
-        """Records the loads of a statement."""
+        """Records the elements that a statement loads."""
         for e in exprs(s):
             for x in self.loads(e):
                 self.touch(s, x.buffer, x.indices, False, way)
@@ -189,7 +189,7 @@ class _Run:
                 touches.append(new)
 
     def place(self, b: Buffer, indices: tuple[int, ...]) -> Place | None:
-        """The element in the memory's owner; None if views make it depend on data."""
+        """Returns an element as a position in the buffer that owns its memory; None if views make that depend on data."""
         if b not in self.views and b not in (v.source for v in self.views.values()):
             return b, self.lives.get(b, 0), indices
         flat = self.flat(b, indices)
@@ -206,7 +206,7 @@ class _Run:
         return None if None in strides else sum(i * s for i, s in zip(indices, strides, strict=True) if s is not None)
 
     def error(self, s: Stmt, loop: For, old: _Touch, new: _Touch) -> Error:
-        """The error that shows the two accesses."""
+        """Returns the error that shows two conflicting accesses by different iterations."""
         name = loop.var.name
         dims = ", ".join(f"{v.name} = {k}" for v, k in self.dims.items())
         word = {False: "reads", True: "writes"}

@@ -15,14 +15,14 @@ from .stmt import Block, For, Func, Stmt
 
 
 class OpenBlock(NamedTuple):
-    """A block around the current statement, and the loops between it and the next block outside."""
+    """A record of a block around the current statement, and of the loops between it and the next block outside."""
 
     block: Block
     loops: tuple[For, ...]
 
 
 class ScopeVerifier:
-    """Walks the program with the names in scope; a name is `fixed` if nested blocks may use it."""
+    """Tracks the names in scope during verification; a name is `fixed` if nested blocks may use it."""
 
     def __init__(self, func: Func, given: Expr = TRUE) -> None:
         self.func = func
@@ -39,7 +39,7 @@ class ScopeVerifier:
         self.guard = given  # the conjunction of the checks before this statement
 
     def fail(self, what: str, facts: Sequence[str] = (), help: str = "") -> Error:
-        """The error for the current statement."""
+        """Returns the error about the current statement; an InternalError if it has no place in the user's source."""
         span = self.stmt_now.span if self.stmt_now is not None else self.func.span
         if span is not None:
             return Error(what, where=span, facts=facts, help=help)
@@ -49,7 +49,7 @@ class ScopeVerifier:
 
     @contextmanager
     def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """Restores the names in scope at the end."""
+        """Context manager: names that are defined inside of it go out of scope at its end."""
         outside = dict(self.visible), set(self.readonly), self.guard
         self.repeated += repeated
         yield
@@ -57,7 +57,7 @@ class ScopeVerifier:
         self.visible, self.readonly, self.guard = outside
 
     def define(self, value: Var | Buffer, *, fixed: bool) -> None:
-        """Adds a definition; a name in scope cannot be defined again."""
+        """Adds a name to the scope; raises if it is already defined."""
         if value in self.visible or value in self.hidden:
             raise self.fail(f"`{value.name}` is defined again inside of its own scope")
         self.visible[value] = fixed
@@ -83,7 +83,7 @@ class ScopeVerifier:
                 self.indices(node.buffer, node.indices)
 
     def not_visible(self, value: Var | Buffer) -> Error:
-        """The error for a name that is not in scope here."""
+        """Returns the error for a name that is not in scope here."""
         if value in self.hidden:
             help_ = "a block uses its iterators, the parameters, and what is defined outside of all loops: bind it to an iterator"
             return self.fail(f"`{value.name}` cannot be used in this block", help=help_)

@@ -24,7 +24,7 @@ def callee_of(func: Func) -> Callee:
 
 
 def func_of(callee: Callee) -> Func:
-    """Returns the loop program of a callee."""
+    """Returns the loop program that a callee of the graph refers to."""
     assert isinstance(callee.program, Func)
     return callee.program
 

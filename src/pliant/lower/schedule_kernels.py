@@ -53,7 +53,7 @@ KERNEL_PASSES: tuple[Named, ...] = (
 
 
 class Kernels:
-    """The kernels of one compilation by structural hash: structurally equal loop programs are scheduled and compiled once."""
+    """All kernels of one compilation, by structural hash: structurally equal loop programs are scheduled and compiled once."""
 
     def __init__(
         self,
@@ -117,17 +117,17 @@ class Kernels:
         return self.scheduled[key]
 
     def _told(self, name: str, before: Func, after: Func) -> Func:
-        """Reports a pass to `watch`, if any, and returns `after`."""
+        """Reports the result of a kernel pass to the `watch` callback, if there is one; returns `after`."""
         if self.watch is not None:
             self.watch(next(p for p in KERNEL_PASSES if p.name == name), before, after)
         return after
 
     def rules(self) -> tuple[Rule, ...]:
-        """Returns the scheduling rule of each kernel, with its reason."""
+        """Returns which schedule rule took each kernel, with the reason, without repetitions."""
         return tuple(dict.fromkeys(r.rule for r in self.scheduled.values()))
 
     def layouts(self) -> tuple[Choice, ...]:
-        """Returns the memory layouts that were chosen before scheduling."""
+        """Returns the layout decisions that were made before scheduling."""
         layouts = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
         return choices(layouts.values())
 
@@ -139,7 +139,7 @@ class Kernels:
 
 
 def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
-    """Returns the decisions that had more than one possible value, as text."""
+    """Returns the decisions that had more than one possible value, as records of text for reports."""
     return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if d.domain.size > 1)
 
 

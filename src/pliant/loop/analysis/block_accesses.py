@@ -19,18 +19,18 @@ from ..stmt import Alloc, Block, Call, Combiner, For, If, Let, Reduce, Seq, Stmt
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The loops and lets around a block, up to the enclosing block."""
+    """A record of the loops and lets around a block, up to the enclosing block."""
 
     loops: tuple[For, ...] = ()
     lets: dict[Var, Expr] | None = None
 
     def see(self, e: Expr) -> Expr:
-        """`e` with lets replaced by their values."""
+        """Returns `e` with the variables of surrounding lets replaced by their values."""
         return substitute(e, self.lets) if self.lets else e
 
 
 class Access(NamedTuple):
-    """An element that a block touches, over its iterators and the loops inside of it."""
+    """A record of one element that a block reads or writes, indexed by its iterators and the loops inside of it."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -43,12 +43,12 @@ class Access(NamedTuple):
 
 
 def combiner_key(c: Combiner | None) -> object:
-    """A key that is equal for combiners that may be mixed: fma adds."""
+    """Returns a key that is equal for combiners whose reductions into one element may be mixed; fma counts as add."""
     return c.name if c is not None and not c.result and c.name != "fma" else "add" if c is not None and c.name == "fma" else c
 
 
 class Collector:
-    """The accesses of a block to memory that it writes and that outlives an instance."""
+    """Collects the accesses of a block to those buffers that it writes and that outlive one instance of it."""
 
     def __init__(self, b: Block, views: Mapping[Buffer, View]) -> None:
         self.block = b
@@ -96,7 +96,7 @@ class Collector:
         return at
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`."""
+        """Returns the buffer that owns the memory of `b`: the source of its chain of views."""
         while b in self.views:
             b = self.views[b][0]
         return b
@@ -139,7 +139,7 @@ _NO_BUFFER = Buffer("", bool_, ())  # the target of a pseudo store that evaluate
 
 
 class Found(NamedTuple):
-    """A statement in a block, and its context there."""
+    """A record of a statement in a block with its context: loops and conditions around it, and the values of lets."""
 
     stmt: Stmt
     inner: tuple[For, ...] = ()
@@ -148,24 +148,24 @@ class Found(NamedTuple):
     init: bool = False
 
     def see(self, e: Expr) -> Expr:
-        """`e` in terms of the block's iterators and the loops inside of it."""
+        """Returns `e` in terms of the block's iterators and the loops inside of it."""
         return substitute(e, self.values) if self.values else e
 
     def bind(self, values: dict[Var, Expr]) -> Found:
-        """The context with the values of lets or iterators added."""
+        """Returns the context with the values of further lets or iterators."""
         return self._replace(values={**(self.values or {}), **{v: self.see(e) for v, e in values.items()}})
 
     def given(self, condition: Expr) -> Found:
-        """The context where a condition holds."""
+        """Returns the context in which `condition` holds too."""
         return self if condition is TRUE else self._replace(guards=(*self.guards, self.see(condition)))
 
     def access(self, b: Buffer, indices: tuple[Expr, ...], write: bool, combiner: Combiner | None = None) -> Access:
-        """An access of this statement."""
+        """Returns a record of an access that this statement makes."""
         seen = tuple(self.see(e) for e in indices) if self.values else indices
         return Access(b, seen, write, self.stmt, self.inner, self.guards, combiner, self.init)
 
     def writes(self) -> Iterator[Access]:
-        """The elements that the statement writes."""
+        """Yields the elements that the statement itself writes."""
         s = self.stmt
         if isinstance(s, Store):
             if s.buffer is not _NO_BUFFER:

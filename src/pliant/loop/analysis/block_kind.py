@@ -159,5 +159,5 @@ def halves_bits(sources: Iterable[Expr], result: Expr) -> bool:
 
 
 def bits_of(b: Buffer) -> Expr:
-    """Return the size of a buffer in bits."""
+    """Return the size of a buffer in bits, as a formula of its dims."""
     return product(b.shape) * b.dtype.bits

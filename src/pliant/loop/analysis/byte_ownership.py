@@ -37,7 +37,7 @@ def owns_bytes(known: Known, s: For, written: Iterable[Buffer]) -> bool:
 
 
 class _Ownership:
-    """Computes the stretch of elements that an iteration of one parallel loop touches."""
+    """Analysis of one parallel loop over sub-byte elements: the stretch of elements that each iteration touches."""
 
     def __init__(self, known: Known, s: For) -> None:
         self.known, self.loop = known, s
@@ -45,7 +45,7 @@ class _Ownership:
         self.views = {x.buffer: x for x in walk_stmts(s.body) if isinstance(x, View)}
 
     def home(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`, as far as the loop's body shows."""
+        """Returns the buffer that owns the memory of `b`, following the views in the loop's body."""
         while b in self.views:
             b = self.views[b].source
         return b

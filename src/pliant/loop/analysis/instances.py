@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Instances:
-    """Two instances of a block within one lifetime of a buffer: one over the block's variables, the other over their twins."""
+    """Two symbolic instances of a block, one over its variables and one over their twins, for proofs that instances do not conflict."""
 
     def __init__(self, func: Func, b: Block, around: Around, own: tuple[For, ...], found: Collector) -> None:
         self.func = func
@@ -107,7 +107,7 @@ class Instances:
         return total
 
     def facts(self, w: Access, a: Access) -> Facts:
-        """The facts that hold for the two instances."""
+        """Returns the facts about the variables of both instances: ranges of loops, predicates, and conditions around the two accesses."""
         from ...sym.bounds import int_range
         from ...sym.facts import EMPTY
         from ...sym.region import lower, upper
@@ -142,7 +142,7 @@ class Instances:
         return facts
 
     def ranged(self, facts: Facts, x: For, *, twin: bool) -> Facts:
-        """The facts and the range of a loop's variable (and of its twin)."""
+        """Returns the facts with the range of a loop's variable added, and with `twin` that of its twin."""
         low, high = self.see(self.around.see(x.start)), self.see(self.around.see(x.stop)) - 1
         known = self.both(facts, x.var, low, high) if twin else facts.with_range(x.var, low, high)
         if isinstance(low, Const):
@@ -155,6 +155,6 @@ class Instances:
         return known.with_condition(zero() <= self.twins[x.var]) if twin else known
 
     def both(self, facts: Facts, v: Var, low: Expr, high: Expr) -> Facts:
-        """The facts and the range of a variable and of its twin."""
+        """Returns the facts with the same range for a variable and, over the twins, for its twin."""
         facts = facts.with_range(v, low, high)
         return facts.with_range(self.twins[v], substitute(low, self.twins), substitute(high, self.twins))

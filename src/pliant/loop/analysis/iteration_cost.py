@@ -36,13 +36,13 @@ def iteration_cost(loop: For, lanes: int) -> list[Term]:
 
 
 def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
-    """The middle of a loop's range, as a typical value of its variable."""
+    """Returns the middle of a loop's range as a typical value of its variable, or a guess if the bounds are read from memory."""
     start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
     return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
 
 
 class _Estimate:
-    """Adds up the terms of a loop body."""
+    """Adds up the estimated nanoseconds of a loop's body, as terms with the extents of its inner loops."""
 
     def __init__(self, lanes: int, known: dict[Var, Expr]) -> None:
         self.lanes = lanes
@@ -76,7 +76,7 @@ class _Estimate:
             self.visit(inner, factor, extents)
 
     def _call(self, func: Func, s: Call, factor: float, extents: tuple[Expr, ...]) -> None:
-        """Adds the terms of a callee, with its symbols and scalars bound."""
+        """Adds the cost of a called loop program, with its symbols and scalars bound to the arguments."""
         scalars = (a for a in s.args if isinstance(a, Expr))
         for var, value in zip((*func.symbols, *func.scalars), (*s.dims, *scalars), strict=True):
             bound = substitute(value, self.known)
@@ -85,7 +85,7 @@ class _Estimate:
 
 
 def _expression(e: Expr) -> float:
-    """The nanoseconds of an expression in scalar code."""
+    """Returns the estimated nanoseconds of evaluating an expression in scalar code."""
     total = 0.0
     for node in walk(e):
         if isinstance(node, (Const, Var)):

@@ -28,7 +28,7 @@ from ..stmt import For, If, Stmt, While, map_children
 
 
 def within(loop: For) -> Expr:
-    """The condition that a loop's variable is in its range."""
+    """Returns the condition start <= variable <= stop - 1 of a loop."""
     return all_of(Le(loop.start, loop.var), Le(loop.var, loop.stop - 1))
 
 
@@ -38,7 +38,7 @@ def not_negative(symbols: Iterable[Var]) -> list[Expr]:
 
 
 class Known:
-    """The conditions that hold, in the order in which they were added, and the values of integer lets."""
+    """The conditions and integer lets that hold at the current statement of a walk over a program."""
 
     def __init__(self, symbols: Iterable[Var] = ()) -> None:
         self.conditions: list[Expr] = not_negative(symbols)
@@ -46,7 +46,7 @@ class Known:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Drops the conditions that were added inside, at the end."""
+        """Context manager: conditions that are added inside of it are dropped at its end."""
         count = len(self.conditions)
         try:
             yield
@@ -54,16 +54,16 @@ class Known:
             del self.conditions[count:]
 
     def loop(self, s: For) -> None:
-        """Enters a loop: its variable is in range."""
+        """Adds the condition that a loop's variable is in its range."""
         self.condition(within(s))
 
     def condition(self, e: Expr) -> None:
-        """Adds a condition that holds from here on; drops one that reads memory."""
+        """Adds a condition that holds from here on; a condition that reads memory is ignored, because memory may change."""
         if not has_load(e):
             self.conditions.append(e)
 
     def let(self, var: Var, value: Expr) -> None:
-        """Adds the value of an integer let; drops one that reads memory."""
+        """Records the value of an integer let; a value that reads memory is ignored."""
         if var.dtype.is_int and not has_load(value):
             self.lets[var] = value
 
@@ -79,14 +79,14 @@ class Known:
             return map_children(s, f)
 
     def _under(self, condition: Expr, s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-        """`f(s)` where a condition holds."""
+        """Returns `f(s)`, called while `condition` is known to hold."""
         with self.scope():
             self.condition(condition)
             return f(s)
 
     @contextmanager
     def supposing(self, lets: Mapping[Var, Expr]) -> Iterator[None]:
-        """Adds these lets inside of the `with`."""
+        """Context manager: these lets are known inside of it."""
         outside = self.lets
         self.lets = {**outside, **lets} if lets else outside
         try:
@@ -95,7 +95,7 @@ class Known:
             self.lets = outside
 
     def facts(self) -> Facts:
-        """The conditions as `Facts`."""
+        """Returns the known conditions as a `Facts` object for the prover."""
         facts = EMPTY
         for e in self.conditions:
             facts = facts.with_condition(e)
@@ -112,5 +112,5 @@ class Known:
         return prove(self.resolve(condition), self.facts())
 
     def flat(self, indices: Iterable[Expr], strides: Iterable[Expr]) -> Poly:
-        """The flat element index of an access, as a polynomial."""
+        """Returns the flat element index of an access as a polynomial, with lets resolved."""
         return flat_poly(indices, strides, lambda e: poly_of(self.resolve(e)))

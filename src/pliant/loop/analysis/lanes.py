@@ -21,7 +21,7 @@ _ALLOWED = (Seq, Store, Reduce, If)  # statements that lanes can execute, beside
 
 
 class Access(NamedTuple):
-    """An element that a loop's body reads or writes; a reduction does both."""
+    """A record of an element that a loop's body accesses: whether it is read, written, or both (a reduction)."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -31,7 +31,7 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopBody:
-    """The facts about a vector loop's body that vectorization needs."""
+    """A record of the facts about a vector loop's body that vectorization needs."""
 
     varying: set[Var]  # variables whose values may differ from lane to lane
     definitions: dict[Var, Expr]  # lets of index expressions
@@ -42,7 +42,7 @@ class LoopBody:
 
 @remembered(maxsize=256)  # copies of an unrolled loop share the statements that do not use its variable
 def loop_body(s: For) -> LoopBody:
-    """Analyzes the body of a vector loop."""
+    """Returns the facts about the body of a vector loop: which variables differ between lanes, and which accesses are vectors."""
     varying, definitions, inside, possible = {s.var}, {}, {s.var}, True
     for inner in walk_stmts(s.body):
         if isinstance(inner, (For, Let)):
@@ -64,7 +64,7 @@ def loop_body(s: For) -> LoopBody:
 
 
 def accesses(s: Stmt) -> Iterator[Access]:
-    """Every element access of a statement."""
+    """Yields every element access of a statement, those of nested statements included."""
     for inner in walk_stmts(s):
         yield from (Access(e.buffer, e.indices, True, False) for e in loads_in(exprs(inner)))
         if isinstance(inner, Store):

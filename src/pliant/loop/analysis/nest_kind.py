@@ -28,7 +28,7 @@ from .nests import readers
 
 
 class Kind(IntEnum):
-    """Pattern kinds; a greater one is harder to fuse."""
+    """The fusion pattern of a loop program, from elementwise to opaque; a greater one is harder to fuse."""
 
     ELEMENTWISE = 0
     BROADCAST = 1
@@ -45,7 +45,7 @@ _SIMPLE = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.GATHER)  # eac
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What a block does: its target, the loads from other buffers, and its kind taken alone."""
+    """A record of what one block computes: the written element, the loads from other buffers, and the block's pattern taken alone."""
 
     block: Block
     target: tuple[Expr, ...]  # the index that is written
@@ -55,7 +55,7 @@ class _Computed:
 
 
 def pattern_kind(func: Func) -> Kind:
-    """The pattern kind of a loop program."""
+    """Returns the fusion pattern of a whole loop program, e.g. elementwise, broadcast or reduction; opaque if it has no known form."""
     blocks = _outer_blocks(func.body)
     if blocks is None:
         return Kind.OPAQUE
@@ -125,7 +125,7 @@ def _outer_blocks(s: Stmt) -> list[Block] | None:
 
 
 def _joined(c: _Computed, makers: dict[Buffer, _Computed], above: frozenset[_Computed]) -> Kind:
-    """The kind of a block combined with the blocks whose results it reads."""
+    """Returns the pattern of a block combined with the blocks that produce its operands; opaque if they form a cycle."""
     if c in above:  # a cycle through memory
         return Kind.OPAQUE
     kind = c.kind
@@ -152,7 +152,7 @@ def _composed(kind: Kind, before: Kind, in_place: bool) -> Kind:
 
 
 def _compute(block: Block) -> _Computed | None:
-    """What the block does, or None if it fits no pattern."""
+    """Returns what a block computes as a record, or None if the block has no known form."""
     stores: list[Load] = []
     loads: list[Load] = []
     reduces = False
@@ -186,7 +186,7 @@ def _compute(block: Block) -> _Computed | None:
 
 
 def _without_lets(s: Stmt) -> Stmt:
-    """The statement with lets substituted into their uses."""
+    """Returns the statement with the values of lets substituted for their variables."""
     lets: dict[Var, Expr] = {}
     for x in walk_stmts(s):
         if isinstance(x, Let):
@@ -200,7 +200,7 @@ def _loads(values: Iterable[Expr]) -> list[Load]:
 
 
 def _kind(block: Block, target: tuple[Expr, ...], reads: tuple[Load, ...], reduces: bool) -> Kind:
-    """The kind of a block by its target, its reads, and whether it reduces."""
+    """Returns the pattern of a single block, from the element that it writes, its loads, and whether it reduces."""
     spatial = [i.var for i in block.iters if i.kind == "S"]
     if _loads(target):
         return Kind.SCATTER if not reduces else Kind.OPAQUE
@@ -264,7 +264,7 @@ def _sums_products(block: Block, spatial: list[Var]) -> bool:
 
 
 def _factors(s: Stmt) -> tuple[Expr, Expr] | None:
-    """The factors of the product that a statement adds to its target, or None."""
+    """Returns the two factors if a statement adds a product to its target, else None."""
     if isinstance(s, Reduce) and s.combiner.name == "fma":
         return s.values[0], s.values[1]
     if isinstance(s, Reduce) and s.combiner.name == "add":

@@ -25,7 +25,7 @@ from .nests import base_facts, blocks, loops_above, path_to, predicate_over_loop
 
 @dataclass(frozen=True, slots=True)
 class NotIsolated:
-    """Why a nest is not isolated, and the statements that show it, each with a note."""
+    """A record of why a block is not alone in a nest of serial loops: the reason, and the statements that show it, with notes."""
 
     reason: str
     at: tuple[tuple[Stmt, str], ...]
@@ -114,7 +114,7 @@ def iteration_box(func: Func, block: Block) -> dict[Var, Expr] | Refusal:
 
 
 def iter_named(block: Block, name: str) -> Iter:
-    """Return the iterator of that name."""
+    """Return the block's iterator whose variable has that name."""
     return next(i for i in block.iters if i.var.name == name)
 
 

@@ -25,7 +25,7 @@ from .scope_facts import block_facts
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An element that a block reads or writes, indexed by the block's iterators."""
+    """A record of one element that a block reads or writes, indexed by the block's iterators."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -40,7 +40,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Lookup tables that one walk over a program fills."""
+    """Lookup tables of one program: parents of statements, allocations of buffers, blocks by name."""
 
     parents: dict[Stmt, Stmt]  # statement -> the statement directly around it
     allocations: dict[Buffer, Alloc]
@@ -52,7 +52,7 @@ class Index:
 
 @remembered(maxsize=16)
 def index(root: Stmt) -> Index:
-    """The index of a program with this body."""
+    """Returns the lookup tables for a program with this body (memoized)."""
     above: dict[Stmt, Stmt] = {}
     allocations: dict[Buffer, Alloc] = {}
     named: dict[str, Block] = {}
@@ -103,13 +103,13 @@ def block_around(func: Func, s: Stmt) -> Block | None:
 
 
 def blocks(s: Stmt) -> list[Block]:
-    """The outermost blocks of `s` in order of execution."""
+    """Returns the blocks in `s` that are not inside of other blocks, in order of execution."""
     return list(_blocks(s))
 
 
 @remembered(maxsize=4096)
 def _blocks(s: Stmt) -> tuple[Block, ...]:
-    """The outermost blocks, memoized."""
+    """Returns the blocks in `s` that are not inside of other blocks, as a tuple (memoized)."""
     if isinstance(s, Block):
         return (s,)
     return tuple(b for child in children(s) for b in _blocks(child))
@@ -123,7 +123,7 @@ def loops_in(s: Stmt) -> list[For]:
 
 
 def facts_at(func: Func, s: Stmt) -> Facts:
-    """The facts that hold at `s`."""
+    """Returns the facts that hold at `s`: dims, the ranges of surrounding loops, and the conditions around it."""
     facts = base_facts(func)
     path = [*path_to(func, s), s]
     for outer, inner in itertools.pairwise(path):
@@ -152,7 +152,7 @@ def has_cases(e: Expr) -> bool:
 
 
 def constant_extent(func: Func, loop: For) -> int | None:
-    """The number of iterations if it is a constant, else None."""
+    """Returns the number of iterations of a loop if it is a constant under the facts that hold there, else None."""
     e = simplify(loop.extent, facts_at(func, loop))
     return max(0, int(e.value)) if isinstance(e, Const) else None
 
@@ -189,12 +189,12 @@ def bound_value(value: Expr, facts: Facts) -> Expr:
 
 
 def predicate_over_loops(block: Block) -> Expr:
-    """A block's predicate with its iterators replaced by their values."""
+    """Returns a block's predicate with its iterators replaced by the expressions of loop variables that they are bound to."""
     return substitute(block.predicate, {i.var: i.value for i in block.iters})
 
 
 def fed_by(block: Block, loop: For) -> set[IterKind]:
-    """The kinds of the iterators that a loop feeds."""
+    """Returns the kinds (S, R, O) of those iterators of a block whose values use the loop's variable."""
     return {i.kind for i in block.iters if loop.var in free_vars(i.value)}
 
 
@@ -218,12 +218,12 @@ def _settled(indices: tuple[Expr, ...], values: dict[Var, Expr]) -> tuple[Expr, 
 
 
 def bound_inside(block: Block) -> set[Var]:
-    """The variables that statements inside of a block bind."""
+    """Returns the variables of the loops and lets inside of a block."""
     return {s.var for s in walk_stmts(block) if isinstance(s, (For, Let))}
 
 
 def _accesses(block: Block) -> Iterator[Access]:
-    """The accesses as they are written, nested blocks included."""
+    """Yields the element accesses of a block and of the blocks nested in it, with indices as they are written."""
     for s in walk_stmts(block):
         match s:
             case Store():
@@ -244,7 +244,7 @@ def _accesses(block: Block) -> Iterator[Access]:
 
 @remembered(maxsize=16)
 def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
-    """The blocks that read and the blocks that write each buffer, in order."""
+    """Returns for each buffer the blocks that read it, and the blocks that write it, in order of execution."""
     reading: dict[Buffer, dict[Block, None]] = {}
     writing: dict[Buffer, dict[Block, None]] = {}
     for b in blocks(root):
@@ -262,12 +262,12 @@ def readers(func: Func, buffer: Buffer) -> list[Block]:
 
 
 def writers(func: Func, buffer: Buffer) -> list[Block]:
-    """The blocks that write a buffer, in order."""
+    """Returns the blocks that write a buffer, in order of execution."""
     return _users(func.body)[1].get(buffer, [])
 
 
 def _outside_reads(block: Block) -> Iterator[Access]:
-    """The reads of a block, without those of reduction targets."""
+    """Yields the reads of a block, except that a reduction reads its own target."""
     for s in walk_stmts(block):
         for e in exprs(s) if s is not block else (block.predicate,):
             for node in walk(e):
@@ -341,7 +341,7 @@ def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
 
 
 def loaded(*parts: Expr) -> set[Buffer]:
-    """The buffers that expressions load from."""
+    """Returns the buffers that the expressions load from."""
     return {node.buffer for e in parts for node in walk(e) if isinstance(node, Load)}
 
 
@@ -360,7 +360,7 @@ def visible(func: Func, buffer: Buffer, at: Stmt) -> bool:
 
 
 def block_names(func: Func) -> set[str]:
-    """The names of all blocks."""
+    """Returns the names of all blocks of a program."""
     return set(index(func.body).blocks)
 
 

@@ -35,7 +35,7 @@ _FREE = (E.Const, E.Var, E.Bitcast)  # they need no instruction
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a program or a statement, as formulas of the dims and the surrounding variables."""
+    """The cost of a program or statement as formulas of the dims: operations, bytes read and bytes written."""
 
     operations: Expr
     read: Expr  # bytes
@@ -44,22 +44,22 @@ class Cost:
 
     @property
     def counts(self) -> tuple[Expr, Expr, Expr]:
-        """The three formulas."""
+        """The three formulas: operations, bytes read, bytes written."""
         return self.operations, self.read, self.written
 
     @property
     def bytes(self) -> Expr:
-        """The bytes read and written."""
+        """The total of bytes read and written, as a formula."""
         return simplify(self.read + self.written)
 
 
 def cost(func: Func) -> Cost:
-    """The cost of one call, over the program's symbols."""
+    """Returns the cost of one call of a program: operations and bytes as formulas over its symbols."""
     return stmt_cost(func.body, symbol_facts(func))
 
 
 def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
-    """The cost of running a statement once, over its free variables."""
+    """Returns the cost of running a statement once: operations and bytes as formulas over its free variables."""
     counter = _Counter()
     counter.stmt(s, (), facts)
     touched = regions(s, facts)
@@ -92,13 +92,13 @@ def _bytes(boxes: Iterable[Region], accesses: dict[Buffer, Expr], facts: Facts) 
 
 
 def _size(elements: Expr, dtype: DType) -> Expr:
-    """The bytes that elements take in memory."""
+    """Returns the number of bytes that this number of elements takes in memory; sub-byte elements are packed."""
     return elements * dtype.itemsize if dtype.bits >= 8 else (elements * dtype.bits + 7) // 8
 
 
 @dataclass(slots=True)
 class _Counter:
-    """Adds up operations and accesses; `times` are the extents of the surrounding loops."""
+    """Walks a statement and adds up its operations and memory accesses; `times` are the extents of the surrounding loops."""
 
     operations: Expr = field(default_factory=lambda: Const(0, i64))
     loads: dict[Buffer, Expr] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class _Counter:
     exact: bool = True
 
     def stmt(self, s: Stmt, times: tuple[Expr, ...], facts: Facts) -> None:
-        """Counts a statement that runs `times` times."""
+        """Adds the operations and accesses of a statement inside of loops with the extents `times`."""
         match s:
             case For():
                 extent = simplify(substitute(s.stop - s.start, self.values), facts)
@@ -152,20 +152,20 @@ class _Counter:
             self.stmt(s.init, tuple(n for n, v in zip(times, loops, strict=True) if v not in reduced), facts)
 
     def expr(self, e: Expr, times: tuple[Expr, ...]) -> None:
-        """Counts the operations and loads of an expression."""
+        """Adds the operations and loads of an expression inside of loops with the extents `times`."""
         self.add(operations_of(e), times)
         for n in walk(e):
             if isinstance(n, Load):
                 self.access(self.loads, n.buffer, times)
 
     def access(self, into: dict[Buffer, Expr], buffer: Buffer, times: tuple[Expr, ...]) -> None:
-        """Counts accesses to a buffer."""
+        """Adds the accesses to one buffer inside of loops with the extents `times`."""
         if buffer not in self.called:
             self.exact &= _fits(times, buffer.dtype.bits)
             into[buffer] = into.get(buffer, Const(0, i64)) + product(times)
 
     def add(self, operations: int, times: tuple[Expr, ...]) -> None:
-        """Adds operations that run `times` times."""
+        """Adds a number of operations that run in each iteration of loops with the extents `times`."""
         if operations:
             self.exact &= _fits(times, operations)
             self.operations += product(times) * operations

@@ -39,7 +39,7 @@ SPLITS = 9  # max depth of nested case splits; each split decides a comparison o
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access with its status; `condition` is the bound that could not be proved."""
+    """A record of one access with the result of its bounds proof; `condition` is the bound that could not be proved, "" if all were."""
 
     func: str
     buffer: str
@@ -87,7 +87,7 @@ def _accesses(func: Func, given: Iterable[Expr], *, loops_first: bool) -> list[A
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop around the access."""
+    """A record of a loop around an access: its variable and bounds."""
 
     var: Var
     start: Expr
@@ -96,7 +96,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Fits:
-    """The size of memory that exists: it fits the address space, so computing it does not overflow."""
+    """A record that memory of this size exists: so the size fits the address space, and computing it does not overflow."""
 
     size: Expr
 
@@ -106,12 +106,12 @@ _Item = _Loop | _Fits | Expr
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What holds at an access, from the outside in: the surrounding loops, and the conditions."""
+    """The facts that hold at an access, outermost first: surrounding loops, sizes of existing memory, and conditions."""
 
     items: tuple[_Item, ...] = ()
 
     def also(self, item: _Item) -> _Known:
-        """The same facts and `item`."""
+        """Returns these facts with `item` added."""
         return self if item is TRUE else _Known((*self.items, item))
 
     def shows(self, claim: Expr, *, conditions: bool, cases: int = SPLITS) -> bool:
@@ -167,7 +167,7 @@ def _atoms(condition: Expr) -> Iterator[Expr]:
 
 
 class _Proof:
-    """The walk over one function; it tracks what is known and records each access."""
+    """Walks one function, tracks the known facts, and tries to prove for each access that it is in bounds."""
 
     def __init__(self, func: Func, given: Iterable[Expr], loops_first: bool) -> None:
         self.func = func
@@ -188,7 +188,7 @@ class _Proof:
         self.extents = [E.Le(zero(), e) for e in dict.fromkeys(e for b in views for e in b.shape) if e.args]
 
     def run(self) -> list[Access]:
-        """Analyzes the body and returns its accesses."""
+        """Analyzes the whole body; returns a record for each access."""
         self.stmt(self.func.body)
         return self.found
 
@@ -211,7 +211,7 @@ class _Proof:
         return rewrite(e, leaf)
 
     def memory(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`, if `b` is a view."""
+        """Returns the buffer that owns the memory of `b`: the source of a view, else `b` itself."""
         return self.root.get(b, b)
 
     def changed(self, buffers: Iterable[Buffer]) -> None:
@@ -221,7 +221,7 @@ class _Proof:
 
     @contextmanager
     def under(self, *conditions: Expr) -> Iterator[None]:
-        """Adds the conditions to what is known, inside of the `with`."""
+        """Context manager: the conditions are known inside of it."""
         outside = self.known
         for c in conditions:
             self.known = self.known.also(self.see(c))
@@ -231,7 +231,7 @@ class _Proof:
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Records the accesses of a statement, and adds what it makes known."""
+        """Records the accesses in a statement, and the facts that hold after it."""
         around = self.span
         self.span = s.span or around
         match s:
@@ -276,7 +276,7 @@ class _Proof:
         self.known = outside
 
     def access(self, s: Stmt) -> None:
-        """Records the accesses of a statement that has no statements inside."""
+        """Records the accesses of a statement that contains no other statements."""
         for e in exprs(s):
             self.loads(e)
         match s:
@@ -320,7 +320,7 @@ class _Proof:
     # Conditions.
 
     def element(self, kind: Literal["load", "store", "reduce"], b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Records an access to one element: each index has to be in its dim."""
+        """Records an access to one element: every index must be within its dim."""
         bounds = [c for i, extent in zip(indices, b.shape, strict=True) for c in (E.Le(zero(), i), E.Lt(i, extent))]
         self.show(kind, b.name, ", ".join(map(str, indices)), bounds)
 

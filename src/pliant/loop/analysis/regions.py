@@ -26,7 +26,7 @@ from ..stmt import Alloc, Block, Call, For, Func, If, Let, Reduce, Region, Seq, 
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The boxes that a statement reads and writes, one per buffer."""
+    """A record of the boxes that a statement reads and writes, one per buffer."""
 
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
@@ -46,7 +46,7 @@ def regions(s: Stmt, facts: Facts = EMPTY) -> Regions:
 
 
 def symbol_facts(func: Func) -> Facts:
-    """What is known of a program's symbols: dims are not negative."""
+    """Returns the facts about a program's symbols: those that are not declared dims are from 0 to DIM_MAX."""
     facts = EMPTY
     for v in func.symbols:
         if not isinstance(v, Dim):
@@ -56,7 +56,7 @@ def symbol_facts(func: Func) -> Facts:
 
 @dataclass(slots=True)
 class _Walker:
-    """Collects the boxes; passes down the facts that hold at each statement. `inner` are the variables to eliminate."""
+    """Collects the boxes of elements that a statement reads and writes. `inner` are the variables to eliminate from their bounds."""
 
     reads: dict[Buffer, Region] = field(default_factory=dict)
     writes: dict[Buffer, Region] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class _Walker:
     local: set[Buffer] = field(default_factory=set)
 
     def stmt(self, s: Stmt, facts: Facts) -> None:
-        """Adds the accesses of a statement."""
+        """Extends the boxes by all accesses in a statement, where `facts` hold."""
         match s:
             case For():
                 self.loads((s.start, s.stop), facts)
@@ -93,17 +93,17 @@ class _Walker:
                 self.simple(s, facts)
 
     def inside(self, block: Block, facts: Facts) -> None:
-        """Adds the accesses of a block's init and body."""
+        """Extends the boxes by the accesses in a block's init and body, under its predicates."""
         if block.init is not None:
             self.stmt(block.init, self.under(block.init_predicate, facts))
         self.stmt(block.body, self.under(block.predicate, facts))
 
     def under(self, condition: Expr, facts: Facts) -> Facts:
-        """The facts, and a condition of a block."""
+        """Returns the facts with a block's condition added."""
         return facts if condition is TRUE else facts.with_condition(self.over(condition))
 
     def simple(self, s: Stmt, facts: Facts) -> None:
-        """Adds the accesses of a statement that has no statements inside."""
+        """Extends the boxes by the accesses of a statement that contains no other statements."""
         self.loads(exprs(s), facts)
         match s:
             case Let():
@@ -129,12 +129,12 @@ class _Walker:
         return substitute(e, self.values)
 
     def loads(self, values: Iterable[Expr], facts: Facts) -> None:
-        """Adds the loads of expressions, each under the conditions around it."""
+        """Extends the boxes by the loads in expressions; a load in an arm of a select counts only where its condition holds."""
         for e in values:
             self.expr(e, facts)
 
     def expr(self, e: Expr, facts: Facts) -> None:
-        """Adds the loads of one expression."""
+        """Extends the boxes by the loads in one expression."""
         if not any(isinstance(n, Load) for n in walk(e)):
             return
         if isinstance(e, (Select, And, Or)):
@@ -151,7 +151,7 @@ class _Walker:
             self.touch(self.reads, e, facts)
 
     def touch(self, into: dict[Buffer, Region], place: Load, facts: Facts) -> None:
-        """Adds one access: extends the box of its buffer."""
+        """Extends the box of a buffer in `into` by one element access."""
         if place.buffer in self.sources:
             self.whole(into, place.buffer)
             return
@@ -184,7 +184,7 @@ class _Walker:
         return e
 
     def whole(self, into: dict[Buffer, Region], buffer: Buffer) -> None:
-        """Adds the whole buffer."""
+        """Extends the box of a buffer in `into` to the whole buffer."""
         buffer = self.sources.get(buffer, buffer)
         if buffer not in self.local:
             self.join(into, buffer, tuple(Const(0, i64) for _ in buffer.shape), buffer.shape)

@@ -29,7 +29,7 @@ def fixed(e: Expr) -> Expr | None:
 
 
 def given(condition: Expr, facts: Facts) -> Facts:
-    """The facts and the condition, unless it reads memory."""
+    """Returns the facts with the condition added; unchanged if the condition reads memory, which may change."""
     return facts if fixed(condition) is None else facts.with_condition(condition)
 
 

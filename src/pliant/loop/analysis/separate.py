@@ -33,7 +33,7 @@ def apart(first: Sequence[Expr], second: Sequence[Expr], unknown: Iterable[Var],
 
 
 class _Learner:
-    """Derives equalities until nothing new follows."""
+    """Derives, from two accesses being the same element, which variables of the two instances must be equal, until nothing new follows."""
 
     def __init__(self, unknown: Iterable[Var], twins: Mapping[Var, Expr], facts: Facts) -> None:
         self.unknown = set(unknown)
@@ -42,7 +42,7 @@ class _Learner:
         self.same: dict[Expr, None] = {}  # subexpressions of the first index that equal their twins
 
     def run(self, first: Sequence[Expr], second: Sequence[Expr]) -> set[Var]:
-        """Returns the variables that are not shown to equal their twins."""
+        """Returns the variables that are not shown to equal their twins if the indices are equal; none if the indices never are."""
         pairs = [(simplify(a, self.facts), simplify(b, self.facts)) for a, b in zip(first, second, strict=True)]
         progress = True
         while progress and self.unknown:
@@ -61,7 +61,7 @@ class _Learner:
         return self.unknown
 
     def _twin(self, e: Expr) -> Expr:
-        """`e` over the second access's variables."""
+        """Returns `e` with the variables of the first access replaced by those of the second."""
         return simplify(substitute(e, self.twins), self.facts)
 
     def _difference(self, a: Expr, b: Expr) -> Poly:
@@ -91,7 +91,7 @@ class _Learner:
         return False
 
     def _note(self, x: Expr) -> None:
-        """Records that `x` equals its twin."""
+        """Records that the expression `x` has the same value in both instances."""
         self.same[x] = None
         if isinstance(x, Var):
             self.unknown.discard(x)

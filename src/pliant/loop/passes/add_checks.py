@@ -42,7 +42,7 @@ def add_checks(func: S.Func) -> S.Func:
 
 
 class _Checks(ExprChecks):
-    """Rewrites one function; the tracks and ranges are those at the current statement."""
+    """Rewrites one function with run-time checks; holds the shadow memory and the known ranges at the current statement."""
 
     def __init__(self, func: S.Func) -> None:
         super().__init__(func.name, func.span)
@@ -53,7 +53,7 @@ class _Checks(ExprChecks):
         self.now = 0  # the number of the current statement, for stamps
 
     def function(self) -> S.Stmt:
-        """The body with its checks."""
+        """Returns the body of the function with checks added."""
         before: list[S.Stmt] = []
         passed = {a for s in S.walk_stmts(self.func.body) if isinstance(s, S.Call) for p, a in _buffers(s) if p.role == "out"}
         for p in self.func.params:
@@ -71,7 +71,7 @@ class _Checks(ExprChecks):
     # Statements.
 
     def stmts(self, s: S.Stmt) -> list[S.Stmt]:
-        """`s`, the checks before it, and the updates of shadow memory after it."""
+        """Returns `s` with the checks that precede it, and the updates of shadow memory that follow it."""
         around, facts = self.span, self.facts
         self.span = s.span or around
         self.now += 1
@@ -134,7 +134,7 @@ class _Checks(ExprChecks):
     # Races.
 
     def access(self, b: Buffer, indices: tuple[Expr, ...], *, read: bool = False) -> list[S.Stmt]:
-        """Also the race checks of a read, and the statements that record it."""
+        """Returns the bounds checks of an access and, for a read in a parallel loop, the race checks and the statements that record it."""
         checks = super().access(b, indices, read=read)
         track = self.tracks[b]
         for race in self.races if read else ():
@@ -144,7 +144,7 @@ class _Checks(ExprChecks):
         return checks
 
     def wrote(self, b: Buffer, indices: tuple[Expr, ...]) -> list[S.Stmt]:
-        """The race checks of a write, and the statements that record it."""
+        """Returns the race checks of a write, and the statements that record the write in shadow memory."""
         checks: list[S.Stmt] = []
         track = self.tracks[b]
         for race in self.races:
@@ -157,13 +157,13 @@ class _Checks(ExprChecks):
         return checks
 
     def race(self, race: Race, root: Buffer, place: Expr, b: Buffer, indices: tuple[Expr, ...], *, write: bool) -> S.Stmt:
-        """The check that no other iteration has written the element before."""
+        """Returns the check that no other iteration of the loop has written the element before."""
         stamp = race.writers[root].load(place)
         event = f"was written by {race.loop.var.name} = {{1}}"
         return self.depends(race, race.may_follow(stamp, self.now), b, indices, event, (race.shown(stamp),))
 
     def depends(self, race: Race, cond: Expr, b: Buffer, indices: tuple[Expr, ...], told: str, values: tuple[Expr, ...]) -> S.Stmt:
-        """A race check, with its message."""
+        """Returns a race check with the message that iterations of the loop depend on each other."""
         v, shown = race.loop.var, f"`{b.name}[{', '.join(map(str, indices))}]`"
         message = (
             f"iterations of the {race.loop.kind} loop `{v.name}` depend on each other in `{self.name}`: {shown} of {v.name} = {{0}} {told}"
@@ -171,7 +171,7 @@ class _Checks(ExprChecks):
         return self.check(cond, message, (v, *values), "make the loop serial")
 
     def simple(self, s: S.Stmt) -> list[S.Stmt]:
-        """A statement that has no statements inside, with its checks."""
+        """Returns a statement that contains no other statements, with its checks before it."""
         match s:
             case S.Let():
                 checks = self.all((s.value,), index=s.var in self.indexing)
@@ -230,7 +230,7 @@ class _Checks(ExprChecks):
         return [*checks, s]
 
     def extents(self, b: Buffer) -> list[S.Stmt]:
-        """The checks that no extent is negative."""
+        """Returns checks that the extents of a new buffer are not negative; none for extents whose range shows it."""
         return [
             self.check(E.Le(S.zero(), e), f"extent {d} of `{b.name}`, `{e}`, is {{0}} in `{self.name}`", (e,))
             for d, e in enumerate(b.shape)
@@ -240,7 +240,7 @@ class _Checks(ExprChecks):
     # Calls are inlined: views with the callee's names and shapes, and its body over them.
 
     def call(self, s: S.Call) -> list[S.Stmt]:
-        """An inlined call, with the checks of its arguments and outputs."""
+        """Returns the body of a called function, inlined with its checks, after checks of the arguments."""
         checks = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
         callee = s.func
         binding: dict[Var, Expr] = dict(zip(callee.symbols, s.dims, strict=True))
@@ -293,7 +293,7 @@ class _Checks(ExprChecks):
         return [for_all(b, cleared, at)] if cleared else []
 
     def complete(self, b: Buffer) -> S.Stmt:
-        """The statement that checks that every element of an output was written."""
+        """Returns the statement that checks, at the end, that every element of an output was written."""
         track = self.tracks[b]
         if track.shadow is None:
             return S.Seq(())
@@ -326,7 +326,7 @@ def _plain(func: S.Func) -> S.Func:
 
 
 def _index_vars(s: S.Stmt) -> frozenset[Var]:
-    """The variables that indices, bounds and shapes are computed from."""
+    """Returns the variables from which indices, loop bounds and shapes are computed."""
     used: set[Var] = set()
     lets: list[S.Let] = []
     for x in S.walk_stmts(s):

@@ -29,7 +29,7 @@ VALUES = 6  # the number of values that an error record has room for
 
 
 class ExprChecks:
-    """Builds the checks of expressions; holds the state of the walk: program name, source line, ranges of variables, shadow memory."""
+    """Builds the run-time checks of expressions; holds the state of the walk: program name, source line, known ranges, shadow memory."""
 
     def __init__(self, name: str, span: Span | None) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class ExprChecks:
                 self.facts = self.facts.with_range(var, *bounds)
 
     def all(self, found: Iterable[Expr], *, index: bool = False) -> list[Stmt]:
-        """The checks of several expressions that are evaluated together."""
+        """Returns the checks of several expressions that are evaluated together, each check once."""
         checks: list[Stmt] = []
         seen: set[tuple[Expr, bool]] = set()
         for e in found:
@@ -84,7 +84,7 @@ class ExprChecks:
         return checks
 
     def divisor(self, e: Expr) -> list[Stmt]:
-        """The check that the divisor is not zero, unless its range excludes that."""
+        """Returns the check that a divisor is not zero; none if its range excludes that."""
         a, b = e.args
         low, high = int_range(b, self.facts)
         if low > 0 or high < 0:
@@ -131,12 +131,12 @@ class ExprChecks:
         return checks
 
     def check(self, cond: Expr, message: str, values: Iterable[Expr], help_: str = "") -> Check:
-        """A `Check` at the current source line."""
+        """Returns a `Check` statement at the current source line."""
         return Check(cond, message, tuple(values)[:VALUES], help_, span=self.span)
 
 
 def _wide(e: Expr) -> Expr:
-    """`e` as i64, the type of values in error records."""
+    """Returns `e` as i64, the type of the values in error records."""
     return e if e.dtype is i64 else E.Cast(i64, e)
 
 

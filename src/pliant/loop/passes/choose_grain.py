@@ -38,7 +38,7 @@ def choose_grain(func: Func, lanes: int) -> Func:
 
 
 def _grain(s: For, lanes: int) -> Expr | int:
-    """The grain that the program states, or one for chunks of `CHUNK_NS`."""
+    """Returns the iterations of a parallel loop per chunk: what the program states, else as many as take about CHUNK_NS."""
     stated = s.annotations.get("grain")
     if stated is None:
         nanoseconds = _in_floats(iteration_cost(s, lanes))

@@ -21,7 +21,7 @@ from ..stmt import Alloc, For, Func, If, Let, Replacer, Seq, Stmt, View, is_inst
 
 
 def decide_conditions(func: Func) -> Func:
-    """The function without conditions that ranges decide."""
+    """Returns the function with every condition replaced by its value that the ranges of variables decide."""
     return func.with_body(_Decider(base_facts(func)).stmt(func.body))
 
 
@@ -31,7 +31,7 @@ def loop_range(loop: For, facts: Facts) -> Range:
 
 
 class _Decider(Replacer):
-    """Walks down, with the ranges of variables."""
+    """Replaces conditions by their values; tracks the ranges of variables on the way down."""
 
     __slots__ = ("facts",)
 
@@ -67,7 +67,7 @@ class _Decider(Replacer):
         return s
 
     def _leaf(self, e: Expr) -> Expr | None:
-        """Decides comparisons, and what depends on them."""
+        """Returns the rewritten node if it is a comparison, or a select or logical operator that a decided condition settles; else None."""
         if isinstance(e, E.Compare) and e.args[0].dtype.is_int:
             return compared(type(e), self.expr(e.args[0]), self.expr(e.args[1]), self.facts)
         if isinstance(e, E.Cast) and e.dtype is bool_ and e.args[0].dtype.is_int:
@@ -118,7 +118,7 @@ class _Rebound(Replacer):
 
 
 def compared(kind: type[E.Compare], a: Expr, b: Expr, facts: Facts) -> Expr:
-    """A comparison of integers, or the constant that it always is."""
+    """Returns the constant if ranges decide a comparison of integers, else the comparison itself."""
     if kind is E.Ne:
         inner = compared(E.Eq, a, b, facts)
         return Const(not inner.value, bool_) if isinstance(inner, Const) else E.Ne(a, b)

@@ -64,7 +64,7 @@ def decode_storage(func: Func) -> Func:
 
 
 class _Decoder(Replacer):
-    """Replaces accesses to elements by accesses to codes."""
+    """Rewrites accesses to buffers of small floats and sub-byte integers: loads decode, and stores encode, unsigned integer codes."""
 
     def __init__(self, func: Func) -> None:
         super().__init__()
@@ -75,19 +75,19 @@ class _Decoder(Replacer):
         self.kept |= {s.source for s in walk_stmts(func.body) if isinstance(s, View)}
 
     def whole(self) -> Stmt:
-        """The body, after views of the parameters."""
+        """Returns the function's body, preceded by views of its parameters as codes."""
         touched = _touched(self.func.body)
         views = [self.view_of(b) for b in self.func.buffers if has_codes(b.dtype) and b in touched]
         return seq(*views, self.stmt(self.func.body))
 
     def code_buffer(self, b: Buffer) -> Buffer:
-        """The buffer of codes that stands for `b`."""
+        """Returns the buffer of unsigned integer codes that replaces `b`; the same one for each call."""
         if b not in self.codes:
             self.codes[b] = Buffer(f"{b.name}_codes", code_type(b.dtype), b.shape, b.strides, b.scope)
         return self.codes[b]
 
     def view_of(self, b: Buffer) -> View:
-        """A view of a buffer as its codes."""
+        """Returns the statement that views the memory of a buffer as its codes."""
         return View(self.code_buffer(b), b, (Const(0, i64),) * b.ndim)
 
     # Expressions and places.
@@ -130,7 +130,7 @@ def _is_short(s: For) -> bool:
 
 
 def _touched(s: Stmt) -> set[Buffer]:
-    """The buffers of which an element is read or written."""
+    """Returns the buffers of which some element is read or written."""
     buffers = {n.buffer for x in walk_stmts(s) for e in exprs(x) for n in walk(e) if isinstance(n, Load)}
     buffers |= {x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
     return buffers | {t.buffer for x in walk_stmts(s) if isinstance(x, Reduce) for t in x.targets}

@@ -28,7 +28,7 @@ def expand_math(func: Func) -> Func:
 
 
 def _exprs(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement, with those of its combiner."""
+    """Returns the expressions of a statement, including those in the lambda of a reduction's combiner."""
     return (*exprs(s), *s.combiner.result) if isinstance(s, Reduce) else exprs(s)
 
 
@@ -43,7 +43,7 @@ def has_function(e: Expr) -> bool:
 
 
 class _Expander(Replacer):
-    """Replaces the calls of math functions."""
+    """Replaces calls of math functions by their definitions."""
 
     def __init__(self, expand: Callable[[Expr, dict[Expr, Expr]], Expr]) -> None:
         super().__init__()

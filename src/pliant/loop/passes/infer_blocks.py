@@ -28,13 +28,13 @@ def infer_blocks(func: Func) -> Func:
 
 
 class _Inference:
-    """Walks down with the surrounding loops; `names` are the names of blocks in use."""
+    """Turns stores and reductions in plain loop nests into blocks; `names` are the block names in use."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
 
     def visit(self, s: Stmt, loops: tuple[For, ...]) -> Stmt:
-        """A statement with blocks inferred in it."""
+        """Returns the statement with blocks inferred in it, inside of the serial `loops`."""
         match s:
             case For(kind="serial"):
                 body = self.visit(s.body, (*loops, s))
@@ -46,7 +46,7 @@ class _Inference:
         return s
 
     def sequence(self, s: Seq, loops: tuple[For, ...]) -> Stmt:
-        """A sequence; lets followed by one store are substituted into it."""
+        """Returns a sequence with blocks inferred; lets followed by one store are substituted into that store."""
         *lets, last = s.body or (s,)
         if loops and lets and all(isinstance(x, Let) for x in lets) and isinstance(last, Store | Reduce):
             put_in: dict[Var, Expr] = {}
@@ -60,7 +60,7 @@ class _Inference:
         return s if all(a is b for a, b in zip(body, s.body, strict=True)) else s.with_(body=body)
 
     def block(self, s: Stmt, loops: tuple[For, ...]) -> Stmt | None:
-        """The statement as a block, or None if that is not provably legal."""
+        """Returns a block around the store or reduction, or None if that is not provably legal."""
         target = Load(s.buffer, s.indices) if isinstance(s, Store) else s.targets[0] if isinstance(s, Reduce) else None
         if target is None or not loops or (isinstance(s, Reduce) and s.combiner is not NAMED_COMBINERS.get(s.combiner.name)):
             return None

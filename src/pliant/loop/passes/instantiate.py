@@ -29,7 +29,7 @@ def instantiate(func: Func, args: Sequence[Buffer | Expr], dims: Sequence[Expr])
 
 
 class _Instance(Replacer):
-    """A Replacer that also renames bound variables and buffers; binders precede their uses, so one walk is enough."""
+    """A Replacer that also renames bound variables and buffers, so that a function's body can be copied into another one."""
 
     def __init__(self, variables: dict[Var, Expr], buffers: dict[Buffer, Buffer]) -> None:
         super().__init__(variables, buffers)
@@ -37,14 +37,14 @@ class _Instance(Replacer):
         self.fresh_buffers = buffers
 
     def renew(self, v: Var) -> Var:
-        """Binds a variable to a fresh one."""
+        """Returns a fresh variable that replaces `v` from here on."""
         new = Var(v.name, v.dtype)
         self.fresh_vars[v] = new
         self._memo.clear()  # two consecutive loops may bind the same variable
         return new
 
     def renew_buffer(self, b: Buffer) -> Buffer:
-        """Binds a buffer to a fresh one."""
+        """Returns a fresh buffer that replaces `b` from here on."""
         shape = tuple(self.expr(e) for e in b.shape)
         strides = None if b.strides is None else tuple(self.expr(e) for e in b.strides)
         new = Buffer(b.name, b.dtype, shape, strides, b.scope)

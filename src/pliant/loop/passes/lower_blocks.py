@@ -26,13 +26,13 @@ from ..stmt import Block, For, Func, If, Let, Replacer, Stmt, map_children, seq
 
 
 def lower_blocks(func: Func) -> Func:
-    """The function without blocks."""
+    """Returns the function without blocks: iterators are replaced by their values, predicates and inits become plain statements."""
     return func.with_body(_lower(func.body, _Around()))
 
 
 @dataclass(slots=True)
 class _Around:
-    """The loops and conditions around a statement, the lets in scope, and the inits that wait to be placed before a loop."""
+    """The context of a statement: loops and conditions around it, lets in scope, and inits that wait to be placed before a loop."""
 
     path: list[For | Expr] = field(default_factory=list)
     lets: dict[Var, Expr] = field(default_factory=dict)  # over loop variables only
@@ -41,7 +41,7 @@ class _Around:
 
 
 def _lower(s: Stmt, around: _Around) -> Stmt:
-    """Lowers the blocks inside of a statement."""
+    """Returns the statement without blocks."""
     if isinstance(s, Block):
         return _lower_block(s, around)
     if isinstance(s, Let):
@@ -61,7 +61,7 @@ def _lower(s: Stmt, around: _Around) -> Stmt:
 
 
 def _lower_under(condition: Expr, s: Stmt, around: _Around) -> Stmt:
-    """Lowers a statement that runs under a condition."""
+    """Returns the statement without blocks, where a condition around it holds."""
     around.path.append(condition)
     lowered = _lower(s, around)
     around.path.pop()
@@ -69,7 +69,7 @@ def _lower_under(condition: Expr, s: Stmt, around: _Around) -> Stmt:
 
 
 def _lower_block(block: Block, around: _Around) -> Stmt:
-    """A block as plain statements; its init may be left in `around.waiting`."""
+    """Returns a block as plain statements; its init may instead be left in `around.waiting`, to be placed before an outer loop."""
     bind = Replacer({i.var: i.value for i in block.iters})
     predicate = bind.expr(block.predicate)
     # The iterators of a block hide the loops around it, so inits of inner blocks cannot move out of it.
@@ -84,7 +84,7 @@ def _lower_block(block: Block, around: _Around) -> Stmt:
 
 
 def _under(condition: Expr, s: Stmt, block: Block) -> Stmt:
-    """`s` under a condition."""
+    """Returns an `if` around `s`, or `s` itself if the condition is true."""
     return s if condition is TRUE else If(condition, s, span=block.span)
 
 
@@ -125,10 +125,10 @@ def _guarded(condition: Expr, s: Stmt, hidden: set[Var], around: _Around) -> Stm
 
 
 def _fed_by(values: Iterable[Expr], around: _Around) -> set[Var]:
-    """The loop variables that values depend on, directly or through lets."""
+    """Returns the loop variables that the values depend on, directly or through lets."""
     return {v for value in values for v in _vars(value, around)}
 
 
 def _vars(e: Expr, around: _Around) -> frozenset[Var]:
-    """The variables that an expression depends on, with lets resolved."""
+    """Returns the variables that an expression depends on, after lets are substituted."""
     return free_vars(substitute(e, around.lets))

@@ -42,7 +42,7 @@ def named(*roots: Expr) -> tuple[list[Stmt], list[Expr]]:
 
 
 def _visit(s: Stmt) -> Stmt:
-    """Names the shared subexpressions of each statement inside of `s`."""
+    """Returns `s` with the shared subexpressions of each statement inside of it computed once, in lets before the statement."""
     if is_instruction(s):
         return s
     if isinstance(s, While):
@@ -56,7 +56,7 @@ def _visit(s: Stmt) -> Stmt:
 
 
 def _text_of(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions that a statement evaluates whenever it runs."""
+    """Returns the expressions that a statement evaluates every time it runs."""
     match s:
         case Alloc():
             return ()
@@ -80,7 +80,7 @@ def _while(s: While) -> Stmt:
 
 
 class _Renamed(Replacer):
-    """Replaces whole expressions of one statement."""
+    """Replaces whole expressions of one statement by the variables that hold their values."""
 
     __slots__ = ("values",)
 
@@ -103,7 +103,7 @@ def _is_cheap(e: Expr) -> bool:
 
 
 class _Names:
-    """The names of one statement's subexpressions."""
+    """Names the shared subexpressions of one statement: collects the lets that compute each once."""
 
     def __init__(self, roots: tuple[Expr, ...]) -> None:
         self.lines: list[Stmt] = []
@@ -130,7 +130,7 @@ class _Names:
         return self.memo[e]
 
     def settle(self, e: Expr) -> None:
-        """Names `e`."""
+        """Makes a let for `e`, unless it is a constant or a variable, so that later uses take the variable."""
         if e not in self.memo:
             value = self.rebuilt(e)
             if not isinstance(value, (Const, Var)) and not (isinstance(value, Load) and not value.indices):
@@ -140,7 +140,7 @@ class _Names:
             self.memo[e] = value
 
     def rebuilt(self, e: Expr) -> Expr:
-        """The node with its operands in terms of names."""
+        """Returns the expression with its operands replaced by the variables that hold them."""
         if not is_lazy(e):
             return e.with_args(tuple(map(self.expr, e.args))) if e.args else e
         first = self.expr(e.args[0])
@@ -162,7 +162,7 @@ class _Names:
         return value, own
 
     def branch(self, e: Expr, first: Expr, arms: list[tuple[Expr, list[Stmt]]]) -> Expr:
-        """A select, `and` or `or` as a branch that stores into a variable."""
+        """Returns a variable for a select, `and` or `or`, which becomes an `if` that stores into it."""
         chosen = Buffer("t", e.dtype, (), None, "register")
         self.lines.append(Alloc(chosen))
         branches = [seq(*lines, Store(chosen, (), value)) for value, lines in arms]

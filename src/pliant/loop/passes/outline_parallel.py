@@ -43,12 +43,12 @@ def is_launch(s: S.Stmt) -> bool:
 
 
 def chunks(func: S.Func) -> list[S.Func]:
-    """The outlined functions that a function launches."""
+    """Returns the outlined loop bodies that a function launches on threads."""
     return [s.body.func for s in S.walk_stmts(func.body) if is_launch(s) and isinstance(s, S.For) and isinstance(s.body, S.Call)]
 
 
 def outline_parallel(func: S.Func) -> S.Func:
-    """The function with a launch for each parallel loop that threads execute."""
+    """Returns the function with the body of each parallel loop moved to a function of its own, which threads run in chunks."""
     if not any(_is_parallel(s) and not is_launch(s) for s in S.walk_stmts(func.body)):
         return func
     return func.with_(body=_Outliner(func).stmt(func.body))
@@ -60,18 +60,18 @@ def _is_parallel(s: S.Stmt) -> bool:
 
 
 def _serial(s: S.Stmt) -> S.Stmt:
-    """A statement with its parallel loops made serial."""
+    """Returns the statement with its parallel loops made serial."""
     s = S.map_children(s, _serial)
     return _one_by_one(s) if isinstance(s, S.For) and _is_parallel(s) else s
 
 
 def _one_by_one(s: S.For) -> S.For:
-    """The loop as a serial one, without a grain."""
+    """Returns the loop as a serial one, without a grain (iterations per chunk)."""
     return s.with_(kind="serial", annotations={k: v for k, v in s.annotations.items() if k != "grain"})
 
 
 class _Outliner:
-    """Walks down to the parallel loops, with the facts and names in scope."""
+    """Replaces parallel loops by launches of outlined bodies; tracks the facts and names in scope."""
 
     def __init__(self, func: S.Func) -> None:
         self.func = func
@@ -84,7 +84,7 @@ class _Outliner:
         self.names = {func.name}
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
-        """A statement with launches for its parallel loops."""
+        """Returns the statement with its parallel loops replaced by launches."""
         match s:
             case S.Seq():
                 return self.sequence(s)
@@ -103,7 +103,7 @@ class _Outliner:
         return s
 
     def sequence(self, s: S.Seq) -> S.Stmt:
-        """Statements in order; each sees the names and checks of those before it."""
+        """Returns the statements with their parallel loops replaced by launches; each sees the names and checks of those before it."""
         body: list[S.Stmt] = []
         for n, x in enumerate(s.body):
             if isinstance(x, S.View) and any(map(has_load, S.exprs(x))):
@@ -126,7 +126,7 @@ class _Outliner:
     # Launches.
 
     def launch(self, s: S.For, uses: _Uses) -> S.Stmt:
-        """A launch: the parallel loop with its body outlined."""
+        """Returns the launch that replaces a parallel loop: a call of a new function that holds the loop's body."""
         body = _serial(s.body) if uses.nested else s.body
         memory = self.memory(s, body, uses)
         needed = {*uses.vars, *memory.sizes} - {s.var}
@@ -164,7 +164,7 @@ class _Outliner:
         return [e for e in self.known.conditions if not free_vars(e).isdisjoint(needed)]
 
     def memory(self, s: S.For, body: S.Stmt, uses: _Uses) -> _Memory:
-        """The buffers that an outlined body needs."""
+        """Returns the buffers that an outlined body uses, as arguments and parameters."""
         used, written = uses.buffers, uses.written
         groups: dict[Buffer, list[Buffer]] = {}
         for b in self.order:
@@ -190,20 +190,20 @@ class _Outliner:
         return _Memory(args, params, remade, replaced, sizes)
 
     def root(self, b: Buffer) -> Buffer:
-        """The buffer that owns the memory of `b`."""
+        """Returns the buffer that owns the memory of `b`: the source of its chain of views."""
         while b in self.views:
             b = self.views[b].source
         return b
 
     def chain(self, b: Buffer) -> list[S.View]:
-        """The views that lead from the owner of the memory to `b`."""
+        """Returns the views that lead from the owner of the memory to `b`, in order."""
         if b not in self.views:
             return []
         return [*self.chain(self.views[b].source), self.views[b]]
 
 
 class _Memory(NamedTuple):
-    """The buffers of an outlined body: arguments, parameters, views to make again, buffers to replace in the body, variables in sizes."""
+    """A record of an outlined body's buffers: arguments, parameters, views to make again, replacements, and variables in sizes."""
 
     args: list[Buffer]
     params: list[S.Param]
@@ -245,12 +245,12 @@ def _usable(conditions: Iterable[Expr]) -> list[Expr]:
 
 
 def _assume(condition: Expr) -> S.Check:
-    """A fact that the function relies on; nothing tests it."""
+    """Returns a `Check` that states a fact to rely on; no code tests it."""
     return S.Check(condition, "the caller knows this", kind="assume")
 
 
 class _Uses(NamedTuple):
-    """The outer names that a body uses, the outer buffers that it writes, all that it writes, and whether it has parallel loops."""
+    """A record of what a body uses: outer variables and buffers, those it writes, and whether it contains parallel loops."""
 
     vars: set[Var]
     buffers: set[Buffer]
@@ -260,7 +260,7 @@ class _Uses(NamedTuple):
 
 
 def _uses(body: S.Stmt) -> _Uses:
-    """Collects what a body uses."""
+    """Returns which outer variables and buffers a loop's body reads and writes."""
     read: set[Expr] = set()
     touched: set[Buffer] = set()
     written: set[Buffer] = set()

@@ -24,14 +24,14 @@ def plain_reductions(func: Func) -> Func:
 
 
 def _plain(s: Stmt) -> Stmt:
-    """A statement with its reductions expanded."""
+    """Returns the statement with its reductions expanded into loads, operations and stores."""
     if is_instruction(s):
         return s
     return as_stores(s) if isinstance(s, Reduce) else map_children(s, _plain)
 
 
 def as_stores(s: Reduce) -> Stmt:
-    """The statements that a reduction stands for."""
+    """Returns the loads, operations and stores that a reduction stands for."""
     c = s.combiner
     if not c.result:
         (target,) = s.targets

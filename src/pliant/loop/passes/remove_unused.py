@@ -18,12 +18,12 @@ from ..stmt import Alloc, Call, Check, For, Func, If, Let, Reduce, Seq, Stmt, St
 
 
 def remove_unused(func: Func) -> Func:
-    """The function without statements that no effect depends on."""
+    """Dead code elimination: returns the function without statements that no output, check or call depends on."""
     return func.with_body(_swept(func.body, _Uses(func).live) or Seq(()))
 
 
 class _Uses:
-    """The live statements: those with an effect, those that they depend on, and the statements around these."""
+    """The set of live statements: those with an effect, those that they depend on, and the statements around these."""
 
     def __init__(self, func: Func) -> None:
         self.live: set[Stmt] = set()
@@ -83,7 +83,7 @@ class _Uses:
                 self._contents(a)
 
     def _read(self, e: Expr) -> None:
-        """Marks the statements that an expression depends on."""
+        """Marks the statements that an expression depends on as live."""
         for node in walk(e):
             if isinstance(node, Var):
                 self.open += self.names.pop(node, ())
@@ -91,7 +91,7 @@ class _Uses:
                 self._contents(node.buffer)
 
     def _contents(self, b: Buffer) -> None:
-        """Marks a buffer that is read: the stores into its memory are live."""
+        """Marks the stores into a buffer's memory as live, because the buffer is read."""
         self._bound(b)
         self.open += self.writes.pop(self.root.get(b, b), ())
 
@@ -108,7 +108,7 @@ def written(s: Stmt) -> list[Buffer]:
 
 
 def _swept(s: Stmt, live: set[Stmt]) -> Stmt | None:
-    """A statement without its dead parts; None if it is dead."""
+    """Returns the statement without its dead parts; None if all of it is dead."""
     if s not in live:
         return None
     if isinstance(s, Seq):

@@ -32,7 +32,7 @@ from .unroll import unroll
 
 
 def settle_lanes(func: Func) -> Func:
-    """The function in which all vector loops can run as lanes."""
+    """Returns the function in which every vector loop that remains can run as SIMD lanes; others become serial or unrolled."""
     if not any(isinstance(s, For) and s.kind == "vector" for s in walk_stmts(func.body)):
         return func
     settler = _Settler(func)
@@ -45,7 +45,7 @@ def settle_lanes(func: Func) -> Func:
 
 
 class _Settler:
-    """Walks down to vector loops, with the facts that hold there."""
+    """Walks down to the vector loops of a function, with the facts that hold there, and decides how each can run."""
 
     def __init__(self, func: Func) -> None:
         self.known = Known(func.symbols)
@@ -73,13 +73,13 @@ class _Settler:
     # Vector loops.
 
     def vector(self, s: For) -> Stmt:
-        """A vector loop as it can run, after its hoisted checks."""
+        """Returns a vector loop in the form in which it can run; its loop-invariant checks are hoisted before it."""
         checks, s = self.checks_apart(s)
         settled = self.settled(s)
         return seq(If(Lt(s.start, s.stop), seq(*checks)), settled) if checks else settled
 
     def settled(self, s: For) -> Stmt:
-        """The loop as lanes, as serial iterations, or as both behind a condition."""
+        """Returns the loop as SIMD lanes, as serial iterations, or as an `if` that chooses between both at run time."""
         extent = poly_of(self.known.resolve(s.extent))
         if not any(extent) and extent.get((), 0) <= 1:
             return self.written_out(s)
@@ -101,7 +101,7 @@ class _Settler:
         return self.stmt(s.with_(kind="serial"))
 
     def written_out(self, s: For) -> Stmt:
-        """The loop as one to unroll."""
+        """Returns the loop with the kind `unroll`, and notes that the function has loops to unroll."""
         self.unrolled = True
         return s.with_(kind="unroll")
 

@@ -23,7 +23,7 @@ from ..stmt import For, Func, Replacer, Stmt, is_instruction, map_children
 
 
 def settle_unit_loops(func: Func) -> Func:
-    """The function with the variable of each loop that runs at most once replaced by its start."""
+    """Substitutes the start for the variable of each loop that runs at most once; of these only vector loops of one iteration go."""
     starts: dict[Var, Expr] = {}
     facts = base_facts(func)
 
@@ -58,7 +58,7 @@ def _runs_at_most_once(loop: For, facts: Facts) -> bool:
 
 
 class _Settled(Replacer):
-    """Substitutes the starts for the variables, and simplifies the integers and conditions that contain one."""
+    """Replaces loop variables by the starts of their loops, and simplifies the integer expressions and conditions that contain one."""
 
     def _leaf(self, e: Expr) -> Expr | None:
         if isinstance(e, (Var, Load)) or e.dtype.is_float or free_vars(e).isdisjoint(self.vars):

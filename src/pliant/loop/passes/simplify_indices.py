@@ -23,7 +23,7 @@ from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store
 
 
 def simplify_indices(func: Func) -> Func:
-    """The function with every index simplified that contains a division."""
+    """Returns the function with those indices simplified that contain a division or remainder."""
     simplifier = Simplifier(None)
     if not simplifier.any_inside(func.body):  # the common case: no facts have to be collected
         return func
@@ -31,7 +31,7 @@ def simplify_indices(func: Func) -> Func:
 
 
 class Simplifier:
-    """Walks down with the facts; `moved` maps each changed statement to its new version, for the cursors of a schedule."""
+    """Simplifies indices with the facts around them; `moved` maps each changed statement to its new version, for handles of a schedule."""
 
     def __init__(self, only: Collection[Buffer] | None) -> None:
         self.only = only  # the buffers whose indices are simplified, None for all
@@ -39,7 +39,7 @@ class Simplifier:
         self.seen: dict[Stmt, bool] = {}
 
     def stmt(self, s: Stmt, facts: Facts) -> Stmt:
-        """`s` simplified, where `facts` hold."""
+        """Returns `s` with its indices simplified under `facts`."""
         if not self.any_inside(s):
             return s
         match s:
@@ -65,13 +65,13 @@ class Simplifier:
         return map_children(s, lambda x: self.stmt(x, facts))
 
     def block(self, s: Block, facts: Facts) -> Stmt:
-        """A block; its init has fewer facts than its body."""
+        """Returns a block with its indices simplified; its init has fewer facts than its body."""
         body = self.stmt(s.body, block_facts(s, facts))
         init = None if s.init is None else self.stmt(s.init, block_facts(s, facts, init=True))
         return s if body is s.body and init is s.init else s.with_(body=body, init=init)
 
     def sequence(self, s: Seq, facts: Facts) -> Stmt:
-        """A sequence; an integer let is a fact for the statements after it."""
+        """Returns a sequence with its indices simplified; an integer let is a fact for the statements after it."""
         body: list[Stmt] = []
         for x in s.body:
             body.append(self.stmt(x, facts))
@@ -99,7 +99,7 @@ class Simplifier:
 
 
 class _Leaf(Replacer):
-    """Simplifies the indices of one statement."""
+    """Simplifies the indices in a statement that contains no other statements."""
 
     __slots__ = ("facts", "owner")
 
@@ -109,7 +109,7 @@ class _Leaf(Replacer):
         self.facts = facts
 
     def place(self, e: Load) -> Load:
-        """The same element, with simpler indices."""
+        """Returns a load of the same element with simpler indices."""
         if not self.owner.looked_at(e.buffer):
             return e
         places = zip(e.indices, e.buffer.shape, strict=True)
@@ -127,7 +127,7 @@ class _Leaf(Replacer):
         return simple
 
     def target(self, e: Load) -> Load:
-        """The target of a write, with simpler indices."""
+        """Returns the element that a store writes, with simpler indices."""
         return self.place(Replacer.target(self, e))
 
 

@@ -29,13 +29,13 @@ def split_registers(func: Func) -> Func:
 
 
 def accesses(s: Stmt) -> list[Load]:
-    """The elements that a statement itself loads or stores."""
+    """Returns the elements that a statement itself loads or stores, without nested statements."""
     loads = [e for own in exprs(s) for e in walk(own) if isinstance(e, Load)]
     return [Load(s.buffer, s.indices), *loads] if isinstance(s, Store) else loads
 
 
 def _needed_whole(s: Stmt) -> list[Buffer]:
-    """The buffers that a statement needs in one piece."""
+    """Returns the buffers that a statement uses as a whole, not by element: views, calls and tensor instructions."""
     if isinstance(s, View):
         return [s.source]
     if isinstance(s, Call):
@@ -54,7 +54,7 @@ def _number(e: Load) -> int | None:
 
 
 class _Splitter(Replacer):
-    """Replaces each element by its scalar."""
+    """Replaces each element of the split register buffers by a scalar register buffer of its own."""
 
     __slots__ = ("parts",)
 
@@ -66,7 +66,7 @@ class _Splitter(Replacer):
                 self.part(e)
 
     def part(self, e: Load) -> Load:
-        """The scalar of an element; the element itself if its buffer stays whole."""
+        """Returns the scalar that replaces an element; the element itself if its buffer is not split."""
         number = _number(e) if e.buffer in self.parts else None
         if number is None:
             return e

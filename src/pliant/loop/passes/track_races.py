@@ -24,7 +24,7 @@ NOBODY, SEVERAL = Const(-1, i64), Const(-2, i64)  # stamps of elements that no i
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A loop whose accesses are recorded, and for each buffer the stamps of its writers and readers."""
+    """The race detection of one loop: buffers of stamps that hold, for each element, the last iteration that wrote and that read it."""
 
     loop: For
     writers: dict[Buffer, Buffer]
@@ -37,11 +37,11 @@ class Race:
 
     @property
     def lane(self) -> Expr:
-        """The number of the iteration, from 0."""
+        """The number of the current iteration, counted from 0, as an expression."""
         return self.loop.var - self.loop.start
 
     def shown(self, stamp: Expr) -> Expr:
-        """The loop variable's value in the iteration that left a stamp."""
+        """Returns the value that the loop's variable had in the iteration that left a stamp."""
         return FloorDiv(stamp, Const(STATEMENTS, i64)) + self.loop.start
 
     def may_follow(self, stamp: Expr, now: int) -> Expr:
@@ -58,7 +58,7 @@ class Race:
         return Or(Eq(mark, NOBODY), Eq(mark, self.lane))
 
     def wrote(self, place: Expr, root: Buffer, now: int) -> Stmt:
-        """The statement that records a write."""
+        """Returns the statement that records a write in the stamps of its element."""
         return Store(self.writers[root], (place,), self.lane * STATEMENTS + now)
 
     def read(self, place: Expr, root: Buffer, now: int) -> Stmt:
@@ -70,7 +70,7 @@ class Race:
 
 
 def new_race(loop: For, tracks: list[Track]) -> tuple[Race, list[Stmt]]:
-    """The stamps for a loop, and the statements that allocate and clear them."""
+    """Returns the race detection of a loop, and the statements that allocate and clear its stamps."""
     setup: list[Stmt] = []
     writers: dict[Buffer, Buffer] = {}
     readers: dict[Buffer, Buffer] = {}

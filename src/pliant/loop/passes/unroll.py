@@ -25,7 +25,7 @@ MAX_UNROLLED = 4096  # copies of one statement; more would be megabytes of code 
 
 
 def unroll(func: Func) -> Func:
-    """The function without loops of kind `unroll`."""
+    """Returns the function with every loop of kind `unroll` replaced by copies of its body."""
     return func.with_body(_Unroller().stmt(func.body))
 
 
@@ -65,7 +65,7 @@ class _Unroller(Replacer):
         return self.expr(e.args[1]) if isinstance(e, And) is (first is TRUE) else first
 
     def number(self, e: Expr) -> int | None:
-        """The value of a bound if it is a constant in this copy, else None."""
+        """Returns the value of a loop bound if it is a constant in the current copy, else None."""
         p = poly_of(substitute(self.expr(e), self.lets))
         return p.get((), 0) if not any(p) else None
 
@@ -95,14 +95,14 @@ class _Unroller(Replacer):
         return bool(self.buffers) or any(not free_vars(e).isdisjoint(self.vars) for e in exprs(s))
 
     def scoped(self, s: Stmt) -> Stmt:
-        """A statement that is a scope of its own."""
+        """Returns a rewritten statement that is a scope of its own: buffers of earlier copies are not reused beyond it."""
         outside, self.flat = self.flat, set(self.flat)
         changed = self.stmt(s)
         self.flat = outside
         return changed
 
     def choice(self, s: If) -> Stmt:
-        """A branch; only the taken side if the condition is decided in this copy."""
+        """Returns a rewritten `if`; only the taken side if the condition is a constant in the current copy."""
         condition = self.expr(s.cond)
         if condition is TRUE or condition is FALSE:
             chosen = s.then if condition is TRUE else s.orelse
@@ -113,7 +113,7 @@ class _Unroller(Replacer):
         return s if same else s.with_(cond=condition, then=then, orelse=orelse)
 
     def loop(self, s: For | While) -> Stmt:
-        """A loop that stays, with its body and bounds rewritten."""
+        """Returns a loop that is not unrolled, with its body and bounds rewritten."""
         outside = self.verbatim
         self.verbatim = outside or is_instruction(s)
         body = self.scoped(s.body)
@@ -143,14 +143,14 @@ class _Unroller(Replacer):
         return s if value is s.value and var is s.var else s.with_(var=var, value=value)
 
     def alloc(self, s: Alloc) -> Stmt:
-        """An allocation; dropped if an earlier copy has allocated the buffer."""
+        """Returns a rewritten allocation; nothing if an earlier copy of the body has allocated the buffer."""
         if s.buffer in self.flat and not self.concerned(s):  # allocated by an earlier copy
             return Seq(())
         buffer = self.named(s.buffer)
         return s if buffer is s.buffer else s.with_(buffer=buffer)
 
     def view(self, s: View) -> Stmt:
-        """A view over the buffers of this copy."""
+        """Returns a view statement rewritten to the buffers of the current copy."""
         start, source = tuple(map(self.expr, s.start)), self.buffers.get(s.source, s.source)
         return s.with_(buffer=self.named(s.buffer), source=source, start=start)
 
@@ -166,7 +166,7 @@ class _Unroller(Replacer):
     # Copies.
 
     def written_out(self, s: For) -> Stmt:
-        """The copies of a loop's body, in order."""
+        """Returns the copies of a loop's body in order; raises UnsupportedError if the extent is not constant."""
         start, stop = self.number(s.start), self.number(s.stop)
         if start is None or stop is None:
             raise UnsupportedError(

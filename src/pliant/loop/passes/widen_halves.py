@@ -21,12 +21,12 @@ _SIGN = Const(0x8000, u16)  # negation flips the sign bit, which is exact for ev
 
 
 def widen_halves(func: Func) -> Func:
-    """The function without arithmetic on half floats."""
+    """Returns the function with all arithmetic on f16 and bf16 done in f32."""
     return func.with_body(_Widened().stmt(func.body))
 
 
 class _Widened(Replacer):
-    """Widens all expressions outside of tensor instructions."""
+    """Rewrites arithmetic on half floats to f32, except inside of tensor instructions."""
 
     def expr(self, e: Expr) -> Expr:
         return widened(e, self._memo)
@@ -36,7 +36,7 @@ class _Widened(Replacer):
 
 
 def widened(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` with its half arithmetic in f32; `memo` is shared between calls."""
+    """Returns `e` with its arithmetic on half floats done in f32; `memo` may be shared between calls."""
     memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:

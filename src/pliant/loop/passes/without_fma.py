@@ -34,12 +34,12 @@ def _has_fma(func: Func, made: dict[Func, Func]) -> bool:
 
 
 def _exprs(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement, with those of its combiner."""
+    """Returns the expressions of a statement, including those in the lambda of a reduction's combiner."""
     return (*exprs(s), *s.combiner.result) if isinstance(s, Reduce) else exprs(s)
 
 
 class _Unfused(Replacer):
-    """Applies `unfuse` to all expressions and to callees."""
+    """Replaces FMAs by products and sums (`unfuse`), in all expressions and in called functions."""
 
     def __init__(self, made: dict[Func, Func]) -> None:
         super().__init__()

@@ -22,14 +22,14 @@ from ..stmt import Alloc, For, Stmt, Store, seq, zero
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """The position of a buffer in its root's memory, and the root's shadow if it has one; `base` counts elements of the root."""
+    """A record of where a buffer is in its root's memory (`base` in elements of the root), and of the root's shadow bytes, if any."""
 
     root: Buffer
     base: Expr
     shadow: Buffer | None
 
     def size(self) -> Expr:
-        """The number of elements in the root's memory."""
+        """Returns the number of elements of the memory that the buffer is a part of."""
         return memory_size(self.root)
 
     def scaled(self, buffer: Buffer, elements: Expr) -> Expr:
@@ -49,13 +49,13 @@ class Track:
         return [(first + k if k else first,) for k in range(self.width(buffer))]
 
     def mark(self, buffer: Buffer, indices: tuple[Expr, ...], value: int = 1) -> list[Stmt]:
-        """The statements that mark an element as written (or as not, with 0)."""
+        """Returns the statements that set the shadow bytes of an element: 1 for written, 0 for not written."""
         if self.shadow is None:
             return []
         return [Store(self.shadow, place, Const(value, u8)) for place in self.places(buffer, indices)]
 
     def is_written(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-        """The condition that an element was written."""
+        """Returns the condition that all shadow bytes of an element say that it was written."""
         assert self.shadow is not None
         return all_of(*(Ne(self.shadow.load(*place), Const(0, u8)) for place in self.places(buffer, indices)))
 
@@ -88,7 +88,7 @@ def new_track(buffer: Buffer, *, private: bool, value: int = 0) -> tuple[Track, 
 
 
 def for_all(buffer: Buffer, body: list[Stmt], variables: Sequence[Var]) -> Stmt:
-    """Loops over all elements of a buffer around `body`."""
+    """Returns nested loops over all elements of a buffer around the statements `body`."""
     nest = seq(*body)
     for var, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):
         nest = For(var, zero(), extent, "serial", nest)

@@ -66,7 +66,7 @@ def _before(n: g.CallLoop, maker: dict[g.Value, g.Node], users: Users) -> list[g
 
 
 def _after(n: g.CallLoop, users: Users) -> list[g.CallLoop]:
-    """Returns the permutations that are the only readers of free results."""
+    """Returns the calls that only permute a result of `n` and are its single reader, so that its stores can do the permutation."""
     written = [p for p in func_of(n.callee).params if p.role != "in"]
     only = [users.get(out, []) for p, out in zip(written, n.outs, strict=True) if p in _free(n)]
     return [u[0] for u in only if len(u) == 1 and isinstance(u[0], g.CallLoop) and is_move(u[0], permutes=True)]
@@ -85,7 +85,7 @@ def is_move(n: g.CallLoop, permutes: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A loop nest that only does `target[at] = source`."""
+    """A loop program that only moves data: each iteration does `target[at] = source`."""
 
     target: Buffer
     at: tuple[Var, ...]

@@ -58,7 +58,7 @@ def _fuse_nodes(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """A set of calls that will be merged."""
+    """A fusion group: calls of loop programs that will be merged into one."""
 
     nodes: list[g.CallLoop]
     anchor: bool  # True if one of the programs is more than elementwise
@@ -67,7 +67,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Groups:
-    """The fusion groups of a list of nodes; a merged call replaces the last node of its group."""
+    """The state of fusion over one list of nodes: the group that each call is in. A merged call replaces the last node of its group."""
 
     nodes: Sequence[g.Node]
     results: Sequence[g.Value]
@@ -93,7 +93,7 @@ class _Groups:
                 self.group[n] = _Group([n], self.kind[n] is Kind.OPAQUE)
 
     def join(self, n: g.CallLoop) -> None:
-        """Lets producers of the node's arguments join its group until no more may."""
+        """Merges the groups of the producers of a node's arguments into its own group, until no further producer may join."""
         while n in self.group and any(self.join_maker(n, v) for v in self.read_by(n)):
             pass
 

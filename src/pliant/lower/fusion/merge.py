@@ -71,7 +71,7 @@ def _updates(m: g.CallLoop) -> list[tuple[g.Value, g.Value]]:
 
 
 def _without_lets(s: Stmt) -> Stmt:
-    """Substitutes the lets in blocks that consist of lets and a final store."""
+    """Returns the statement with lets substituted in those blocks whose body is lets and one last statement."""
     s = map_children(s, _without_lets)
     if not isinstance(s, Block) or not isinstance(s.body, Seq) or not all(isinstance(x, Let) for x in s.body.body[:-1]):
         return s
@@ -112,7 +112,7 @@ def _checks_first(s: Stmt) -> Stmt:
 
 
 def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer | Expr]:
-    """Returns the arguments of a member in the order of its parameters."""
+    """Returns the buffers and scalars to pass to one of the merged programs, in the order of its parameters."""
     inputs, outs = iter(m.args), iter(v for v in m.outs if v not in dict(_updates(m)))
     return [
         local[next(outs)] if p.role == "out" else (local[a] if isinstance(a := next(inputs), g.Value) else a)
@@ -121,7 +121,7 @@ def _arguments(m: g.CallLoop, local: dict[g.Value, Buffer | Var]) -> list[Buffer
 
 
 def _source(v: g.Value, names: set[str]) -> Buffer | Var:
-    """Returns a parameter of the merged program for a value from outside."""
+    """Returns a new parameter of the merged program, a buffer or a scalar, for a value that comes from outside of the group."""
     a = v.annotation
     if isinstance(a, g.Tensor):
         return Buffer(unused_name(v.name, names), a.dtype, a.shape, a.strides)

@@ -48,7 +48,7 @@ def has_rows(shape: Sequence[Expr], rows: Extents) -> bool:
 
 
 def _own_rows(func: Func, block: Block) -> Extents | None:
-    """Returns the extents of the result of a reduction, without dims of 1."""
+    """Returns the extents of a reduction's result without dims of 1; None if the block is not such a reduction."""
     iters = _iters(func, block)
     return None if iters is None else tuple(e for _, e in iters)
 

@@ -42,7 +42,7 @@ LIMIT = 2**40  # most elements of one tensor: far above any memory, far below wh
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of the `dims` array of a function: where its parts A to E begin."""
+    """The layout of the i64 array `dims` that the entry functions of a program share: where its parts A to E begin."""
 
     params: tuple[g.Value, ...]
     symbols: tuple[Var, ...]
@@ -53,26 +53,26 @@ class Layout:
 
     @property
     def at_symbols(self) -> int:
-        """The start of B."""
+        """The position in the `dims` array at which part B, the symbols, begins."""
         return sum(slots_of(p) for p in self.params)
 
     @property
     def at_outputs(self) -> int:
-        """The start of C."""
+        """The position in the `dims` array at which part C, the shapes of the outputs, begins."""
         return self.at_symbols + len(self.symbols)
 
     @property
     def at_workspace(self) -> int:
-        """The slot D."""
+        """The position in the `dims` array of D, the size of the workspace."""
         return self.at_outputs + sum(len(t.shape) for t in self.outputs)
 
     @property
     def at_counts(self) -> int:
-        """The start of E."""
+        """The position in the `dims` array at which part E, the counts, begins."""
         return self.at_workspace + 1
 
     def buffer(self) -> Buffer:
-        """The array itself, as a buffer."""
+        """The `dims` array as a buffer parameter of a loop program."""
         return Buffer("dims", i64, (const(self.at_counts + len(self.counts)),))
 
     def arguments(self) -> Iterator[tuple[g.Value, int]]:
@@ -94,7 +94,7 @@ def const(value: int) -> Const:
 
 
 def slots_of(param: g.Value) -> int:
-    """Returns the number of slots of A that an argument takes."""
+    """Returns the number of entries of part A that an argument takes: two per dim of a tensor, one for a scalar."""
     return 2 * len(param.annotation.shape) if isinstance(param.annotation, g.Tensor) else 1
 
 
@@ -151,7 +151,7 @@ def entry(name: str, params: tuple[Param, ...], body: Sequence[Stmt], host: bool
 
 
 def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
-    """Returns the function that fills C and D from B."""
+    """Returns the entry function `size`, which computes the output shapes and the workspace size from the symbols, in the `dims` array."""
     dims = layout.buffer()
     body = (*layout.load_symbols(dims), *_check_sizes(shapes), *_sizes(layout, dims, workspace))
     return entry("size", (Param(dims, "inout"),), body)

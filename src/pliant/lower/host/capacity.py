@@ -37,14 +37,14 @@ def capacity(e: Expr, limits: Limits) -> Expr:
 
 
 def at_capacity(t: g.Tensor, limits: Limits) -> g.Tensor:
-    """Returns the annotation with each dim at its upper bound."""
+    """Returns the tensor annotation with each dim that is known only at run time replaced by its upper bound."""
     largest = map_dims(t, lambda e: capacity(e, limits))
     assert isinstance(largest, g.Tensor)
     return largest
 
 
 def _range(e: Expr, limits: Limits) -> Range:
-    """Returns symbolic lower and upper bounds of an expression over dims."""
+    """Returns lower and upper bounds of an expression as formulas, for run-time dims from 0 to their limits."""
     if free_vars(e).isdisjoint(limits):
         return e, e
     if isinstance(e, Var):

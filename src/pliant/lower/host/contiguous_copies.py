@@ -58,7 +58,7 @@ def ranges_of(n: g.CallLoop, ones: frozenset[Var] = frozenset()) -> tuple[Range,
 
 
 class _Reading:
-    """Analysis of one call: its loop program with the dims `ones` replaced by 1."""
+    """The analysis of one call as copies of contiguous ranges, under the assumption that the dims `ones` are 1."""
 
     def __init__(self, n: g.CallLoop, ones: frozenset[Var]) -> None:
         func = func_of(n.callee)
@@ -75,7 +75,7 @@ class _Reading:
                 self.known[v] = const(0)
 
     def see(self, e: Expr) -> Expr:
-        """Returns the expression with the assumed dims replaced by 1."""
+        """Returns the expression in terms of the caller's dims, with those that are assumed to be 1 replaced."""
         return simplify(substitute(e, self.known))
 
     def shape(self, b: Buffer) -> tuple[Expr, ...]:
@@ -83,7 +83,7 @@ class _Reading:
         return tuple(self.see(self.same.get(e, e)) for e in b.shape)
 
     def number(self, b: Buffer, indices: tuple[Expr, ...]) -> Expr:
-        """Returns the linearized (row-major) index."""
+        """Returns the row-major linear index of an element of a buffer."""
         shape = self.shape(b)
         total: Expr = const(0)
         for k, e in enumerate(indices):
@@ -151,7 +151,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The part of the iteration space with `lo <= var < hi`."""
+    """A record of a part of an iteration space: the iterations with `lo <= var < hi`."""
 
     var: Var
     lo: Expr

@@ -31,7 +31,7 @@ Ranges = Mapping[g.Value, tuple[Range, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CopyElision:
-    """The values of a function that are sequences of contiguous ranges: for all shapes, and if the dims `ones` are 1."""
+    """A record of the values that are made of contiguous ranges of others: for all shapes, and more of them if the dims `ones` are 1."""
 
     always: Ranges
     ones: frozenset[Var] = frozenset()
@@ -77,7 +77,7 @@ def _leading(v: g.Value) -> Dim | None:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where values are placed: `views` of earlier values, parts `within` later results, and the ranges that `joined` results still copy."""
+    """The result of copy elision: `views` of earlier values, values computed `within` later results, ranges that `joined` results copy."""
 
     views: Mapping[g.Value, Range] = field(default_factory=dict)
     within: Mapping[g.Value, tuple[g.Value, Expr]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def choose_places(function: g.Function, moved: Ranges, ones: frozenset[Var], pla
 
 
 class _Choice:
-    """The producers of the values of a function, and the places chosen so far."""
+    """The state of copy elision over one function: the producer of each value, and where values were placed so far."""
 
     def __init__(self, function: g.Function, ones: frozenset[Var], placed: Collection[g.Value]) -> None:
         self.maker = {v: n for n in function.nodes for v in n.outs}

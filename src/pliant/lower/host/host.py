@@ -49,7 +49,7 @@ from .state_versions import alias_of, versions
 
 @dataclass(frozen=True, slots=True)
 class HostProgram:
-    """The three entry functions of a compiled function, with the facts that its package records."""
+    """The host program of a compiled function: its entry functions `prepare`, `size` and `run`, and the facts that its package records."""
 
     prepare: Func
     size: Func
@@ -180,7 +180,7 @@ class Run(NodeEmitter):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One variant of `run`: the walk that built it, its statements, and its memory plan."""
+    """A record of one variant of the entry function `run`: the builder that made it, its statements, and its memory plan."""
 
     run: Run
     body: list[Stmt]

@@ -55,7 +55,7 @@ def bytes_of(b: Buffer) -> Expr:
 
 @dataclass(slots=True, eq=False)
 class Temp:
-    """A temporary in the workspace, with its lifetime in steps."""
+    """A record of a temporary in the workspace: its buffer, and the first and last step of its lifetime."""
 
     buffer: Buffer
     raw: Buffer  # the same memory as bytes
@@ -72,7 +72,7 @@ def poison_kernel() -> Func:
 
 @dataclass(slots=True)
 class Memory:
-    """The buffers of the values of one function; see the module docstring."""
+    """The memory of one function's values in the host program: which buffer or scalar each value is; see the module docstring."""
 
     function: g.Function
     outputs: tuple[Output, ...]
@@ -212,7 +212,7 @@ class Memory:
         return self.in_home_of(whole, self.sizes.part(whole, name, shape))
 
     def buffer(self, value: g.Value) -> Buffer:
-        """Returns the memory of a value, and extends its lifetime to this step."""
+        """Returns the buffer of a tensor value; if it is a temporary, its lifetime now includes the current step."""
         buffer = self.values[value]
         if not isinstance(buffer, Buffer):
             raise InternalError(f"`{value.name}` is a scalar where a tensor is wanted")
@@ -251,7 +251,7 @@ class Memory:
         return [self.poison(t) for t in self.temps[known:]] if self.ends is not None else []
 
     def poison_dead(self) -> list[Stmt]:
-        """In poison mode: fills the temporaries whose last use is this step."""
+        """Returns statements that fill the temporaries whose last use is this step; none unless the program is compiled in poison mode."""
         return [self.poison(t) for t, end in zip(self.temps, self.ends, strict=False) if end == self.step] if self.ends is not None else []
 
     def poison(self, t: Temp) -> Stmt:
@@ -259,5 +259,5 @@ class Memory:
 
 
 def zeros(b: Buffer) -> tuple[Expr, ...]:
-    """Returns the indices of the first element of a buffer."""
+    """Returns the indices of a buffer's first element: a 0 for each dim."""
     return tuple(const(0) for _ in b.shape)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NodeEmitter(Memory):
-    """Emits nodes in order; each node is one step of the lifetimes."""
+    """Emits the host statements of graph nodes in order; each node is one step in the lifetimes of temporaries."""
 
     def nodes(self, nodes: Sequence[g.Node]) -> list[Stmt]:
         """Emits the nodes in order, with their checks; each node is one step of the lifetimes."""
@@ -115,7 +115,7 @@ class NodeEmitter(Memory):
         return [View(buffer, source, zeros(source))]
 
     def range_view(self, out: g.Value, r: Range) -> list[Stmt]:
-        """Emits a value that is a contiguous range of another one, as a view."""
+        """Emits a view for a value that is a contiguous range of another value, so that nothing is copied."""
         views: list[View] = []
         buffer = self.cut(self.buffer(r.source), r.start, out.name, out.tensor.shape, views)
         self.values[out] = buffer

@@ -34,7 +34,7 @@ _ZERO = Const(0, i64)
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Memory that is alive from step `first` to step `last` of a host program, both included."""
+    """A record of a temporary: its size in bytes, and the first and last step of the host program in which it is alive."""
 
     bytes: Expr
     first: int
@@ -43,7 +43,7 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offset of each temporary and the size of the workspace, as formulas over the dims."""
+    """A memory plan: the offset of each temporary, and the size of the workspace, as formulas over the dims."""
 
     offsets: tuple[Expr, ...]  # for each temporary, in bytes
     size: Expr  # bytes
@@ -55,7 +55,7 @@ def aligned(size: Expr) -> Expr:
 
 
 def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
-    """Returns a plan for the temporaries; without `share`, none of them share memory."""
+    """Returns the offset of each temporary in one workspace; those alive at the same time never overlap. Without `share` none overlap."""
     sizes = [aligned(t.bytes) for t in temporaries]
     if not share:
         return _one_after_the_other(sizes)
@@ -74,7 +74,7 @@ def _one_after_the_other(sizes: Sequence[Expr]) -> Plan:
 
 
 def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Expr]) -> Plan:
-    """Returns the plan of an order, as formulas."""
+    """Returns the plan in which temporaries are placed in this order, each above all earlier ones that are alive with it."""
     offsets: list[Expr] = [_ZERO] * len(sizes)
     ends: dict[int, Expr] = {}
     rank = {t: k for k, t in enumerate(order)}
@@ -125,7 +125,7 @@ def _typical(v: Var) -> list[int]:
 
 
 def _at_points(sizes: Sequence[Expr], points: Sequence[Point]) -> dict[Expr, Values]:
-    """Evaluates each size at all points."""
+    """Returns the values of each size formula at all sampled dims."""
     env = {v: np.array([point[v] for point in points], np.int64) for v in points[0]}
     return {size: np.broadcast_to(np.asarray(evaluate(size, env), np.int64), (len(points),)) for size in sizes}
 
@@ -210,7 +210,7 @@ def _packed(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[int]
 
 
 def _height(order: Sequence[int], near: Sequence[set[int]], values: Sequence[Values]) -> Values:
-    """Returns the workspace size of an order at each point."""
+    """Returns the workspace size that an order of placement gives, at each of the sampled dims."""
     ends: dict[int, Values] = {}
     height = np.zeros_like(values[0])
     for t in order:

@@ -27,18 +27,18 @@ from .capacity import Limits, at_capacity
 
 @dataclass(slots=True)
 class RunTimeDims:
-    """The run-time dims bound so far, and the views that depend on them."""
+    """The state of the dims that are known only at run time: which are bound so far, and the views whose shapes depend on them."""
 
     limits: Limits  # the upper bound of each run-time dim
     bound: dict[Var, tuple[Stmt, list[Stmt]]] = field(default_factory=dict)  # dim -> (statement that completes its binding, views after it)
     memory: dict[Buffer, Buffer] = field(default_factory=dict)  # view -> the buffer of full capacity behind it
 
     def at_capacity(self, t: g.Tensor) -> g.Tensor:
-        """Returns the annotation with each dim at its upper bound."""
+        """Returns the tensor annotation with each run-time dim replaced by its upper bound."""
         return at_capacity(t, self.limits)
 
     def whole(self, b: Buffer) -> Buffer:
-        """Returns the buffer of full capacity behind a view, or the buffer itself."""
+        """Returns the buffer of full capacity that a view with run-time dims is a part of; other buffers are returned unchanged."""
         return self.memory.get(b, b)
 
     def bind(self, dim: Var, most: Expr, value: Expr, span: Span | None) -> list[Stmt]:

@@ -58,7 +58,7 @@ def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
 
 
 def _first_version(body: g.Body, value: g.Value) -> g.Value:
-    """Returns the version of a state that entered the body."""
+    """Returns the first version of a state in a body, the one that it had on entry, from a later version."""
     older = {new: old for n in body.nodes for old, new in versions(n)}
     while value in older:
         value = older[value]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def emit_while(run: NodeEmitter, n: g.While) -> list[Stmt]:
-    """Returns the statements of a graph while loop."""
+    """Emits the host statements of a graph's while loop: they run its condition and body on buffers for the carried values."""
     known = len(run.temps)
     carried = [run.buffer(v) if is_state(v) else run.temporary(out.name, _memory(out)) for v, out in zip(n.init, n.outs, strict=True)]
     go = run.temporary("go", g.Tensor(bool_, ()))

@@ -35,7 +35,7 @@ Node = g.CallHost | g.CallLibrary
 
 @dataclass(frozen=True, slots=True)
 class ForeignCalls:
-    """A function whose foreign calls are lowered, the functions that they call, and the literals that stand for the addresses."""
+    """A record of a function whose foreign calls are lowered, with the called functions and the literals that hold their addresses."""
 
     function: g.Function
     calls: tuple[Outside, ...]
@@ -53,7 +53,7 @@ def host_functions(function: g.Function) -> Iterator[HostFunction]:
 
 
 def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> ForeignCalls:
-    """Lowers the foreign calls of a function, also inside branches and loops."""
+    """Lowers all calls of library symbols and Python functions in a graph function, also inside branches and loops."""
     calls: list[Outside] = []
     entries: list[Array] = []
     left: list[Node] = []

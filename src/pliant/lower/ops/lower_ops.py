@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Lowering:
-    """Lowers the operators of one function; equal operators, as in repeated layers, share one loop program."""
+    """Lowers the operators of one graph function to loop programs; equal operators, as in repeated layers, share one program."""
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
@@ -98,7 +98,7 @@ class Lowering:
         )  # fmt: skip
 
     def program(self, n: g.Op) -> tuple[g.Callee, tuple[Var, ...]]:
-        """Builds the loop program of an operator from its stages."""
+        """Builds the loop program of an operator from its stages; returns it, and the symbols that its caller must pass."""
         make_stages = TABLE[n.op].stages
         assert make_stages is not None
         stages = make_stages(tuple(tensor_of(a.annotation) for a in n.args), tuple(v.tensor for v in n.outs), n.attrs)

@@ -23,7 +23,7 @@ def resolve_casts(function: g.Function) -> g.Function:
 
 
 class _Resolution(Renamer):
-    """Renames dims while it walks the graph."""
+    """Walks a graph and replaces the dims that casts define by the expressions that they equal; raises if one has none."""
 
     def node(self, node: g.Node) -> g.Node:
         if isinstance(node, g.MatchCast):
