@@ -103,7 +103,7 @@ class BackgroundCompile:
         return [name for name in self.state.called if name in self.made]
 
     def _complete(self) -> None:
-        """Hand the present piece to the thread, and begin a new one."""
+        """Hand the LLVM text collected so far to the background thread, and begin a new piece."""
         text = self.state.text(self._elsewhere())
         self.made |= self.state.signatures.keys()
         self.state.declarations = Declarations(self.target)

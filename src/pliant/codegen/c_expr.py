@@ -38,7 +38,7 @@ class Expressions:
         return unused_name(plain if plain[:1].isalpha() and not plain.startswith(("f_", "pl_")) else f"v_{plain}", self.names)
 
     def expr(self, e: Expr) -> Val:
-        """Return the C text of an expression."""
+        """Return an expression of the program as C text, with its C type and precedence."""
         if isinstance(e, Const):
             return literal(e)
         if isinstance(e, Var):

@@ -37,7 +37,7 @@ _WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the C function: its declaration, its name, and its comment in the header."""
+    """A record of a parameter of the exported C function: its declaration, its name, and its comment in the header."""
 
     declared: str
     name: str
@@ -93,7 +93,7 @@ class _Files:
     # The header.
 
     def parameters(self) -> list[Parameter]:
-        """Return the parameters of the program's function, in order."""
+        """Return the parameters of the exported C function, in order: arguments, results, dims, weights, memory."""
         weights = (
             [] if self.inside else [Parameter("const void *", "weights", f"weights: the bytes of {self.prefix}.bin, aligned to 8 bytes")]
         )
@@ -224,7 +224,7 @@ const char *{self.prefix}_status_text(int32_t status);
     # The weights as a file.
 
     def offsets(self) -> list[int]:
-        """Return the offset of each weight in the weights file."""
+        """Return the byte offset of each weight in the weights file."""
         ends = [0]
         for a in self.weights:
             ends.append(ends[-1] + a.nbytes + -a.nbytes % _ALIGNMENT)

@@ -43,7 +43,7 @@ _CONSTANT = re.compile(r" *const [\w *]+?\b(?:const )?(\w+) = .*;$")  # a line t
 
 @dataclass(frozen=True, slots=True)
 class CModule:
-    """Generated code: the text, the exported names, and the table of checks."""
+    """The generated C code of a program: the text, the exported names, and the table of its run-time checks."""
 
     text: str
     exports: tuple[str, ...]
@@ -65,7 +65,7 @@ def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None)
 
 @dataclass(slots=True)
 class State:
-    """State that the C functions of a module share: check sites, names, finished texts."""
+    """The state that the C functions of one module share during rendering: check sites, names, finished texts."""
 
     used: set[str]
     watch: Watch | None
@@ -121,7 +121,7 @@ def pointer_type(d: DType, constant: bool, by_bytes: bool = False) -> str:
 
 
 class _Function(Expressions):
-    """Renders the inner C function of a loop program."""
+    """Renders one loop program as a static C function."""
 
     def __init__(self, state: State, func: Func) -> None:
         super().__init__(state.function)
@@ -133,7 +133,7 @@ class _Function(Expressions):
         self.by_bytes = seen_as_several_types(func, memory_type)
 
     def text(self, name: str, result: Expr | None = None) -> str:
-        """Return the whole function; a math function returns `result`."""
+        """Return the text of the whole C function; one for a math function returns the expression `result`."""
         func, fails = self.func, can_fail(self.func)
         params = {"ctx": "Ctx *"} if fails else {}
         restrict = "" if func.attrs.host or func.attrs.entry else "restrict "
@@ -242,7 +242,7 @@ class _Function(Expressions):
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Append the C code of a statement."""
+        """Append the C code of a statement to the function."""
         match s:
             case Seq():
                 outside = self.facts

@@ -23,7 +23,7 @@ _C_NAMES = {"bool": "bool", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float
 
 
 class Val(NamedTuple):
-    """A C expression: its text, its C type, and its precedence: 2 a name or a call, 1 a unary operator or a cast, 0 anything else."""
+    """A C expression: its text, its C type, and its precedence (2 a name or a call, 1 a unary operator or a cast, 0 anything else)."""
 
     text: str
     type: str

@@ -27,7 +27,7 @@ def with_fields(text: str, records: Mapping[str, type[ctypes.Structure]], consta
 
     @functools.cache
     def layout(path: str) -> tuple[int, int]:
-        """Offset of a field inside of its outermost record, and its size."""
+        """Return the byte offset of a field, `Record.field.field`, inside of its outermost record, and its size in bytes."""
         name, *fields = path.split(".")
         record: Any = records[name]
         offset = 0

@@ -31,7 +31,7 @@ Flat = Callable[[tuple[Expr, ...], tuple[Expr, ...]], Poly]  # (indices, strides
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The operand for a parameter: a buffer of the program, and the offset in elements at which it begins, as a polynomial."""
+    """A record of the operand for an instruction's parameter: a buffer of the program, and the element offset at which it begins."""
 
     parameter: Buffer
     written: bool
@@ -84,12 +84,12 @@ def _flat(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Poly:
 
 
 def only_loop(s: Stmt) -> Stmt:
-    """Return the loop of an implementation without the sequence around it."""
+    """Return the only statement of a sequence; a statement that is no such sequence is returned unchanged."""
     return s.body[0] if isinstance(s, Seq) and len(s.body) == 1 else s
 
 
 class _Match:
-    """Structural match of an instruction's implementation with a loop of a program."""
+    """Compares an instruction's implementation with a loop of a program, and records which buffer each parameter stands for."""
 
     def __init__(self, func: Func, flat: Flat) -> None:
         self.func = func

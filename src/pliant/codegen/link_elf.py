@@ -48,7 +48,7 @@ class _Symbol:
 
 
 class _Object:
-    """A parsed object; every offset in it is checked against its size."""
+    """A parsed ELF object file; every offset in it is checked against its size."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -87,7 +87,7 @@ class _Object:
                 yield section.info, offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
 
     def placed(self) -> list[int]:
-        """Return the indices of the sections that exist at run time."""
+        """Return the indices of the sections that are part of the program at run time: code and constants."""
         return [i for i in range(len(self.sections)) if self._exists(i)]
 
     def _exists(self, index: int) -> bool:
@@ -152,7 +152,7 @@ def link(objects: bytes | Sequence[bytes], exports: Sequence[str]) -> Blob:
 
 
 def undefined_symbols(object_bytes: bytes) -> list[str]:
-    """Return the undefined symbols of an object (ELF or wasm), sorted."""
+    """Return the names of the undefined symbols of an object file (ELF or wasm), sorted."""
     if object_bytes[:4] == b"\0asm":
         from .link_wasm import undefined_functions
 

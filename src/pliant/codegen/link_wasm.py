@@ -115,7 +115,7 @@ class _Reader:
 
 
 class _Object:
-    """A parsed wasm object: sections, symbols, relocations, imports."""
+    """A parsed wasm object file: sections, symbols, relocations, imports."""
 
     def __init__(self, data: bytes) -> None:
         if data[:8] != _MAGIC:
@@ -225,7 +225,7 @@ class _Object:
 
 
 class _Layout:
-    """Numbering of the module: types, functions and data segments of the objects, one object after the other."""
+    """The numbering of the linked wasm module: the types, functions and data segments of each object, one object after the other."""
 
     def __init__(self, objects: Sequence[_Object], stack_bytes: int) -> None:
         self.objects = objects
@@ -349,7 +349,7 @@ def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list
 
 
 def _patch(content: bytearray, r: _Relocation, n: int, layout: _Layout) -> None:
-    """Resolve one relocation of object `n` in its code or data."""
+    """Write the value of one relocation of object number `n` into its code or data."""
     obj, addresses = layout.objects[n], layout.addresses[n]
     if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol
         return _write(content, r.offset, _padded(layout.type_base[n] + r.index))

@@ -33,7 +33,7 @@ _SMALL = 8  # statements up to which a callee without loops is always inlined: t
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Generated code: the text, the exported names, and the tables that its numbers index."""
+    """A generated LLVM module: the text, the exported names, and the tables that numbers in its code index."""
 
     text: str
     target: Target
@@ -69,7 +69,7 @@ def machine_of(target: Target) -> Machine:
 
 
 class State(ModuleState):
-    """A module under construction; renders each called program once."""
+    """An LLVM module under construction; each called loop program is rendered once."""
 
     def inner(self, func: Func) -> str:
         name = self.names.get(func)
@@ -83,7 +83,7 @@ class State(ModuleState):
         return name
 
     def function(self, func: Func, exported: bool) -> None:
-        """Render a program, with an outer function if it is exported."""
+        """Render a loop program; if it is exported, also a wrapper function with the calling convention of the ABI."""
         inner = self.inner(func)
         if exported:
             self.functions.append(_outer(func, inner, self.target, self.declarations))
@@ -99,14 +99,14 @@ class State(ModuleState):
 
 
 class _Function(ParallelLoops):
-    """Generates the inner LLVM function of a loop program."""
+    """Renders one loop program as an internal LLVM function, without the calling convention of the ABI."""
 
     def __init__(self, state: ModuleState, func: Func, name: str) -> None:
         super().__init__(state, func)
         self.text_name = name
 
     def emit(self) -> None:
-        """Generate the function and append its text to the module."""
+        """Generate the LLVM function, and append its text to the module."""
         func = self.func
         parameters = ["ptr %ctx"]
         for n, b in enumerate(func.buffers):

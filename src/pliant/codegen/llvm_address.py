@@ -21,7 +21,7 @@ from .llvm_types import Val, memory_type
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The vector loop being emitted: its variable, a variable for the value of its first lane, and the number of lanes."""
+    """A record of the vector loop being emitted: its variable, a variable for the value of its first lane, and the number of lanes."""
 
     var: Var
     first: Var
@@ -29,7 +29,7 @@ class Lanes:
 
 
 class Parts(NamedTuple):
-    """The offset of an element, split for lanes: the part that lanes share, the stride from lane to lane, and other varying terms."""
+    """An element's offset as three polynomials: the part that all lanes share, the stride from lane to lane, and other varying terms."""
 
     shared: Poly
     slope: Poly

@@ -14,20 +14,20 @@ from .llvm_types import Val, overload, register_type
 
 
 class Declarations:
-    """The intrinsics and helpers that a module uses, each declared once."""
+    """The declarations of intrinsics and helper functions in an LLVM module, each once."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.lines: dict[str, str] = {}
 
     def declare(self, name: str, result: str, parameters: str) -> None:
-        """Declare an intrinsic, once per module."""
+        """Add the declaration of an intrinsic to the module, unless it has it."""
         if name not in self.lines:
             self.lines[name] = f"declare {result} @{name}({parameters})"
 
 
 class Builder:
-    """The text of one function: the allocations of its entry block, and its instructions."""
+    """Collects the LLVM text of one function: the allocations of its entry block, and its instructions."""
 
     def __init__(self, declarations: Declarations) -> None:
         self.declarations = declarations
@@ -102,7 +102,7 @@ class Builder:
         return self.value(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer", v.dtype, lanes)
 
     def level(self, *values: Val) -> list[Val]:
-        """Return the values with one number of lanes; broadcasts scalars."""
+        """Broadcast scalars among the values so that all have the same number of lanes; return them in order."""
         lanes = max(v.lanes for v in values)
         return [self.splat(v, lanes) for v in values] if lanes else list(values)
 
@@ -147,7 +147,7 @@ class Builder:
         return self.value(f"call {result_type} @{full}({args})", result, first.lanes)
 
     def int_(self, number: int, like: Val) -> Val:
-        """Return an integer literal of the dtype of `like`."""
+        """Return an integer literal in the dtype of `like`."""
         return Val(str(number), like.dtype)
 
     def any_lane(self, mask: Val) -> Val:

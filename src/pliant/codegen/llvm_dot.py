@@ -26,7 +26,7 @@ _BITWISE: dict[type[Expr], str] = {E.BitAnd: "and", E.Shr: "lshr"}
 
 
 class Row(NamedTuple):
-    """One side's factors, those of a lane next to each other: a vector of `lanes * group` small integers, and their range."""
+    """One operand of a dot product: a vector of `lanes * group` small integers, those of a lane next to each other, and their range."""
 
     value: Val
     low: int
@@ -130,7 +130,7 @@ class Dots(Packed):
         return self._dot_spread(one, dtype, count), one
 
     def _dot_spread(self, word: str, dtype: DType, count: int) -> Val:
-        """Broadcast a word of `count` factors to every lane."""
+        """Emit the broadcast of a word that packs `count` factors to every lane."""
         element = f"i{dtype.bits * count}"
         wide = f"<{self.lanes} x {element}>"
         at = self.raw(f"insertelement {wide} poison, {element} {word}, i64 0")
@@ -148,7 +148,7 @@ class Dots(Packed):
         return self.binary("xor", Val(row.value.ref, dtype, row.value.lanes), Val("-128", dtype))
 
     def _dot_interleaved(self, parts: list[Val]) -> Val:
-        """Interleave vectors of one factor per lane."""
+        """Emit the interleaving of several vectors, which each have one factor per lane, into one."""
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [self._dot_zipped(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
@@ -232,7 +232,7 @@ class Dots(Packed):
         return row.value if row.value.dtype is i16 else self.convert("sext" if row.signed else "zext", row.value, i16)
 
     def _dot_chunked(self, name: str, total: Val | None, a: Val, b: Val) -> Val:
-        """Apply an instruction to whole vectors, register by register."""
+        """Emit a dot-product instruction on vectors of any length, one register at a time."""
         spec = INSTRUCTIONS[name]
         lanes = a.lanes * a.dtype.bits // spec.result.bits
         most = min(self.target.vector_bits, max(spec.names)) // spec.result.bits
@@ -265,7 +265,7 @@ class Dots(Packed):
 
 
 class Dot(NamedTuple):
-    """An instruction: its LLVM name for each width in bits, its result type, and whether the accumulator is its last operand."""
+    """A dot-product instruction: its LLVM name for each vector width in bits, its result type, whether the accumulator comes last."""
 
     names: dict[int, str]
     result: DType = i32
@@ -297,7 +297,7 @@ def _terms(e: Expr) -> list[Expr]:
 
 
 def _factors(e: Expr) -> tuple[Expr, Expr] | None:
-    """Return the two small integers whose product a term is, or None."""
+    """Return the two operands if a term is the product of two 8- or 16-bit integers cast to i32; else None."""
     if type(e) is not E.Mul or e.dtype is not i32:
         return None
     a, b = e.args

@@ -24,7 +24,7 @@ _UNLIKELY = ", !prof !0"
 
 @dataclass(slots=True)
 class ModuleState:
-    """State that the functions of a module share: declarations, check sites, kernels, and the text of finished functions."""
+    """The state that the functions of an LLVM module share: declarations, check sites, kernels, text of finished functions."""
 
     target: Target
     declarations: Declarations
@@ -44,7 +44,7 @@ class ModuleState:
         return unused_name(name, self.used, ".")
 
     def site(self, check: Check) -> int:
-        """Return the index of a check; copies of it in an unrolled loop share one."""
+        """Return the index of a check in the module's table; copies of it in an unrolled loop share one."""
         if check not in self.sites:
             self.sites.append(check)
         return self.sites.index(check)
@@ -55,7 +55,7 @@ class ModuleState:
 
 
 class Failures(Dots):
-    """Emits the error exits of a function, and its whole text."""
+    """Emits the error exits of an LLVM function, and its whole text."""
 
     def __init__(self, state: ModuleState) -> None:
         super().__init__(state.declarations)
@@ -97,5 +97,5 @@ class Failures(Dots):
         self.fail_unless(ok, lambda: self.set_code(CANCELLED))
 
     def answer(self, code: str) -> None:
-        """Emit a check of a callee's code: return it unless it is 0."""
+        """Emit a test of the error code that a callee returned: return it to the caller unless it is 0."""
         self.fail_unless(self.compare("icmp eq", Val(code, i32), Val("0", i32)), lambda: code)

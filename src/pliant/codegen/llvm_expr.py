@@ -77,7 +77,7 @@ class Expressions(Scopes):
             stack.extend((a, False) for a in below)
 
     def load(self, e: Load) -> Val:
-        """Emit a load; see `llvm_memory.py`."""
+        """Emit a load; a subclass implements it (`llvm_memory.py`)."""
         raise NotImplementedError
 
     # Arithmetic.
@@ -297,7 +297,7 @@ class Expressions(Scopes):
 
     @contextmanager
     def active(self, mask: Val | None) -> Iterator[None]:
-        """Inside, only the lanes of `mask` are active; None changes nothing."""
+        """Context manager: loads and stores are emitted for the lanes of `mask` only; None changes nothing."""
         before = self.mask
         self.mask = before if mask is None else mask
         try:

@@ -14,7 +14,7 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "
 
 
 class Floats(Builder):
-    """A builder with casts and functions of floats."""
+    """A builder that also emits casts and functions of floats."""
 
     # Half floats: bits in registers, arithmetic in f32.
 
@@ -223,7 +223,7 @@ class Floats(Builder):
         return self.value(f"shufflevector {a.typed}, {a.type} poison, <{most} x i32> <{places}>", a.dtype, most)
 
     def _narrowed(self, a: Val, lanes: int) -> Val:
-        """Extract the first lanes of a value (0: a scalar)."""
+        """Emit the extraction of the first `lanes` lanes of a vector; 0 gives a scalar."""
         return self._lanes_of(a, range(lanes)) if lanes else self.value(f"extractelement {a.typed}, i32 0", a.dtype, 0)
 
     def _lanes_of(self, a: Val, which: range, known: int = 1 << 30) -> Val:

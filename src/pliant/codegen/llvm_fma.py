@@ -48,7 +48,7 @@ class _Fma(Builder):
         return self.select(c, *(v if isinstance(v, Val) else Val(str(v), like.dtype) for v in (a, b)))
 
     def _clamp(self, a: Val) -> Val:
-        """Clamp a shift to 0..63."""
+        """Emit a shift amount clamped to 0..63."""
         return self.intrinsic("smin", [self.intrinsic("smax", [a, Val("0", i64)]), Val("63", i64)])
 
     def _shifted(self, op: str, a: Val, by: Val) -> Val:

@@ -36,14 +36,14 @@ _HELP = 'for example "<4 x i32> @llvm.aarch64.neon.sdot.v4i32.v16i8(<4 x i32> {c
 
 
 class FormLine(NamedTuple):
-    """A line of a form: the name of its value ("" in the last line), and the instruction."""
+    """A line of a user's LLVM form of an instruction: the name of its value ("" in the last line), and the LLVM instruction."""
 
     name: str
     text: str
 
 
 class FormCall(NamedTuple):
-    """An intrinsic that a line calls."""
+    """The intrinsic that a line of an LLVM form calls: its name, its result type, and the types of its arguments."""
 
     name: str
     result: str
@@ -51,7 +51,7 @@ class FormCall(NamedTuple):
 
 
 def lines_of(form: str) -> list[FormLine]:
-    """Parse a form; raises an Error that says what is wrong with a line."""
+    """Parse a user's LLVM form of an instruction into lines; raises an Error that says what is wrong with a line."""
     texts = [t.strip() for t in form.strip().splitlines() if t.strip()]
     if not texts:
         raise Error("an LLVM form has at least one line", help=_HELP)

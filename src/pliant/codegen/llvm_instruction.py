@@ -60,7 +60,7 @@ def _result(b: Memory, instruction: Instruction, places: dict[str, Place]) -> st
 
 
 def size_of(parameter: Buffer) -> int:
-    """Return the number of elements of a parameter."""
+    """Return the number of elements of an instruction's parameter, whose shape is constant."""
     size = 1
     for e in parameter.shape:
         assert isinstance(e, Const)

@@ -24,7 +24,7 @@ from .llvm_types import WORKSPACE_ALIGN, Val, memory_type, overload
 
 @dataclass(slots=True)
 class Row:
-    """The last axis of a register buffer at constant leading indices: its LLVM name, and the number of elements used."""
+    """A row of a register buffer (its last axis at constant leading indices): its LLVM name, and the number of elements used."""
 
     name: str
     element: str
@@ -88,7 +88,7 @@ class Memory(Addresses):
         return self.value(text, self.mask.dtype, self.lanes)
 
     def _collect(self, buffer: Buffer, pointers: list[str]) -> str:
-        """Load elements one by one into a vector."""
+        """Emit loads of single elements, one from each pointer, into one vector."""
         element, whole, vector = memory_type(buffer.dtype), memory_type(buffer.dtype, self.lanes), "poison"
         for n, pointer in enumerate(pointers):
             one = self.raw(f"load {element}, ptr {pointer}, align {buffer.dtype.itemsize}")
@@ -96,11 +96,11 @@ class Memory(Addresses):
         return vector
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
-        """Load sub-byte elements; see `llvm_subbyte.py`."""
+        """Emit a load of sub-byte elements; a subclass implements it (`llvm_subbyte.py`)."""
         raise NotImplementedError
 
     def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
-        """Store sub-byte elements; see `llvm_subbyte.py`."""
+        """Emit a store of sub-byte elements; a subclass implements it (`llvm_subbyte.py`)."""
         raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:
@@ -112,7 +112,7 @@ class Memory(Addresses):
         return self._from_memory(buffer, self._load_row(buffer, pointer, lanes), lanes)
 
     def _load_row(self, buffer: Buffer, pointer: str, lanes: int) -> str:
-        """Load a scalar or a vector; a masked load if not all lanes are active."""
+        """Emit the load of a scalar, or of a vector of contiguous elements; masked if not all lanes are active."""
         type_name, align = memory_type(buffer.dtype, lanes), buffer.dtype.itemsize
         if not lanes or self.mask is None:
             return self.raw(f"load {type_name}, ptr {pointer}, align {align}")
@@ -121,7 +121,7 @@ class Memory(Addresses):
         return self.raw(f"call {type_name} @{name}(ptr {pointer}, i32 {align}, {self.mask.typed}, {type_name} zeroinitializer)")
 
     def _halved(self, buffer: Buffer, pointer: str, lanes: int, masks: tuple[Val, Val]) -> list[Val]:
-        """Load a vector in two halves, each with its mask."""
+        """Emit the load of a vector in two halves, each with its own mask."""
         parts = []
         for mask, at in zip(masks, (pointer, self._further(buffer, pointer, lanes // 2)), strict=True):
             with self.active(mask):
@@ -132,7 +132,7 @@ class Memory(Addresses):
         return self.raw(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def gather(self, buffer: Buffer, pointers: str) -> str:
-        """Gather from the pointers of all active lanes."""
+        """Emit a gather: one element from the pointer of each active lane."""
         type_name = memory_type(buffer.dtype, self.lanes)
         name = f"llvm.masked.gather.{overload(type_name)}.v{self.lanes}p0"
         self.declarations.declare(name, type_name, f"<{self.lanes} x ptr>, i32, <{self.lanes} x i1>, {type_name}")
@@ -191,7 +191,7 @@ class Memory(Addresses):
                 self._spread(buffer, each, value)
 
     def _spread(self, buffer: Buffer, pointers: list[str], value: Val) -> None:
-        """Store the lanes of a vector one by one, each to its own pointer."""
+        """Emit stores of the lanes of a vector one by one, each to its own pointer."""
         stored = self._to_memory(buffer, value)
         element = memory_type(buffer.dtype)
         for n, pointer in enumerate(pointers):
@@ -251,7 +251,7 @@ class Memory(Addresses):
         return self.register_row(buffer, lead, first, max(1, lanes)), lanes
 
     def register_row(self, buffer: Buffer, lead: tuple[int, ...], first: int, count: int) -> str:
-        """Return a pointer to `count` elements of a row; grows the row as needed."""
+        """Return a pointer to `count` elements of a register buffer's row from `first` on; the row grows as needed."""
         row = self.rows.get((buffer, lead))
         if row is None:
             row = self.rows[buffer, lead] = Row(f"%r{len(self.rows)}", memory_type(buffer.dtype), 0)

@@ -67,7 +67,7 @@ class ParallelLoops(VectorLoops):
 
 
 class _Chunk(ParallelLoops):
-    """The outlined body of a parallel loop. The environment holds its parameters in the order of their first use."""
+    """Renders the outlined body of a parallel loop as a function. Its environment holds the captured values, in order of first use."""
 
     def __init__(self, state: ModuleState, func: Func) -> None:
         super().__init__(state, func)

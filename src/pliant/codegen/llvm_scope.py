@@ -33,7 +33,7 @@ from .llvm_types import Val
 
 @dataclass(slots=True)
 class Scope:
-    """Values known in a region of code; an open scope passes values that are independent of its variables to the scope around it."""
+    """The values computed in a region of code; an open scope passes those that are independent of its variables to the scope around it."""
 
     open: bool
     vars: set[Var] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Scope:
 
 
 class Scopes(Floats):
-    """A builder with variables, which reuses values that it has computed."""
+    """A builder with variables in nested scopes, which reuses values that it has computed."""
 
     def __init__(self, declarations: Declarations) -> None:
         super().__init__(declarations)
@@ -89,7 +89,7 @@ class Scopes(Floats):
         self.scopes[at].values[key] = value
 
     def bind(self, var: Var, value: Val) -> None:
-        """Set the value of a variable in the innermost scope."""
+        """Set the LLVM value of a variable in the innermost scope."""
         self.bound[var] = value
         self.scopes[-1].vars.add(var)
 
@@ -123,7 +123,7 @@ class Scopes(Floats):
 
     @contextmanager
     def supposing(self, condition: Expr) -> Iterator[None]:
-        """Inside, the condition is assumed; no code may be emitted there."""
+        """Context manager: the condition is assumed to hold in analyses; no code may be emitted inside of it."""
         known = len(self._known)
         self.know(condition)
         try:
@@ -186,7 +186,7 @@ class Scopes(Floats):
         return flat_poly(indices, strides, self.poly)
 
     def depth_of(self, e: Expr) -> int:
-        """Return the number of loops around the innermost variable of `e`."""
+        """Return the loop depth of the innermost variable that `e` contains; 0 if it contains none."""
         return max((self.depth.get(v, 0) for v in free_vars(e)), default=0)
 
     def emit_poly(self, p: Poly) -> Val:
@@ -221,5 +221,5 @@ class Scopes(Floats):
         return result
 
     def expr(self, e: Expr) -> Val:
-        """Emit an expression; see `llvm_expr.py`."""
+        """Emit an expression; a subclass implements it (`llvm_expr.py`)."""
         raise NotImplementedError

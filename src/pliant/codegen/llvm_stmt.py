@@ -35,7 +35,7 @@ class Statements(Failures):
         self.cancel_nest = 1  # an outermost serial loop polls the cancel flag if loops are nested this deep in it: a flat one ends soon
 
     def stmt(self, s: S.Stmt) -> None:
-        """Emit a statement; adds its source position to errors."""
+        """Emit a statement; an error raised inside gets the statement's source position."""
         emit = _EMIT.get(type(s))
         if emit is None:
             raise InternalError(f"{type(s).__name__} reaches the code generator")
@@ -45,15 +45,15 @@ class Statements(Failures):
             raise error.at(s.span) from error.__cause__
 
     def vector_loop(self, s: S.For) -> None:
-        """Emit a loop whose iterations are lanes; see `llvm_vector.py`."""
+        """Emit a loop whose iterations are SIMD lanes; a subclass implements it (`llvm_vector.py`)."""
         raise NotImplementedError
 
     def parallel_loop(self, s: S.For) -> None:
-        """Emit a loop over the thread pool; see `llvm_parallel.py`."""
+        """Emit a loop that the thread pool runs; a subclass implements it (`llvm_parallel.py`)."""
         raise NotImplementedError
 
     def know_at_least_zero(self, var: Var) -> None:
-        """Note that a symbol, which is a dim, is not negative."""
+        """Record the fact that a variable, which is a dim, is not negative."""
         self._known.append(lambda facts: facts.with_range(var, 0, None))
 
     # Straight-line statements.

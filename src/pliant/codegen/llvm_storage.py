@@ -12,7 +12,7 @@ from .llvm_types import Val
 
 
 def code_of(b: Floats, value: Val, stored: DType) -> Val:
-    """Mask values to the bits of a sub-byte element."""
+    """Emit the low bits of a value that a sub-byte element stores."""
     return b.binary("and", Val(value.ref, u8, value.lanes), _u8((1 << stored.bits) - 1))
 
 
@@ -21,7 +21,7 @@ def _u8(number: int) -> Val:
 
 
 def expand(b: Floats, packed: Val, stored: DType) -> Val:
-    """Unpack a vector of bytes to a vector of codes."""
+    """Emit the unpacking of a vector of bytes to a vector of sub-byte codes, one byte each."""
     per = stored.per_byte
     lanes = packed.lanes * per
     order = ", ".join(f"i32 {n // per}" for n in range(lanes))
@@ -31,12 +31,12 @@ def expand(b: Floats, packed: Val, stored: DType) -> Val:
 
 
 def at_shift(b: Floats, byte: Val, shift: Val, stored: DType) -> Val:
-    """Extract the code that begins at bit `shift` of a byte."""
+    """Emit the extraction of the sub-byte code that begins at bit `shift` of a byte."""
     return b.binary("and", b.binary("lshr", byte, shift), _u8((1 << stored.bits) - 1))
 
 
 def squeeze(b: Floats, codes: Val, stored: DType) -> Val:
-    """Pack a vector of codes to a vector of bytes."""
+    """Emit the packing of a vector of sub-byte codes, one byte each, to a vector of bytes."""
     per = stored.per_byte
     count = codes.lanes // per
     total: Val | None = None
@@ -50,7 +50,7 @@ def squeeze(b: Floats, codes: Val, stored: DType) -> Val:
 
 
 def merged(b: Floats, old: Val, code: Val, shift: Val, stored: DType) -> Val:
-    """Return the byte `old` with a code inserted at bit `shift`."""
+    """Emit the byte `old` with a sub-byte code inserted at bit `shift`."""
     hole = b.binary("shl", _u8((1 << stored.bits) - 1), shift)
     others = b.binary("and", old, b.binary("xor", hole, _u8(255)))
     return b.binary("or", others, b.binary("shl", code, shift))

@@ -20,7 +20,7 @@ from .llvm_types import Val
 
 
 class Split(NamedTuple):
-    """An element's offset, split: terms in whole bytes, terms in elements that are provably whole bytes, and other terms in elements."""
+    """A sub-byte element's offset in three sums: of whole bytes, of elements that provably are whole bytes, and of other elements."""
 
     whole: Poly
     proven: Poly

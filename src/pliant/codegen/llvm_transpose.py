@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Across(NamedTuple):
-    """A transposed read: the row of each lane, and the element of all rows."""
+    """A transposed read of a register tile: the row that each lane reads, and the element that all lanes read in their rows."""
 
     rows: tuple[tuple[int, ...], ...]
     element: int

@@ -55,7 +55,7 @@ def native_text(machine: str, windows: bool) -> str:
 
 
 def compile_native(machine: str, windows: bool) -> Blob:
-    """Compile the native code with LLVM, for any machine of this kind."""
+    """Compile the runtime's native code (thread pool, call entry) with LLVM, for any machine of this architecture."""
     from ..target import target
     from .emit import emit_object
     from .link_elf import link

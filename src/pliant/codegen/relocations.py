@@ -152,7 +152,7 @@ def _patch_riscv64(places: Sequence[Place]) -> None:
 
 
 def _each(patch: Callable[[Place], None]) -> Callable[[Sequence[Place]], None]:
-    """Turn a function that patches one relocation into one that patches all."""
+    """Turn a function that patches one relocation into one that patches a list of them."""
 
     def run(places: Sequence[Place]) -> None:
         for at in places:

@@ -58,7 +58,7 @@ done:
 
 
 def serial_for_text(target: Target) -> str:
-    """Return the LLVM IR of `serial_for` for a target."""
+    """Return the LLVM IR of `serial_for`, the single-threaded `parallel_for` of exported programs, for a target."""
     ctx = ctx_layout(target)
     cc = f"{target.call_conv} " if target.call_conv else ""
     numbers = {"cancel": ctx.cancel, "error": ctx.error, "width": target.pointer_bits // 8, "bad_call": _BAD_CALL, "cancelled": CANCELLED}
@@ -66,7 +66,7 @@ def serial_for_text(target: Target) -> str:
 
 
 def with_serial_for(blob: Blob, target: Target) -> Blob:
-    """Append `serial_for` to a blob of machine code, and export it."""
+    """Return the blob with the machine code of `serial_for` appended and exported."""
     from .emit import emit_object
     from .link_elf import link
 

@@ -25,7 +25,7 @@ _EXTERNAL_IN_SECTION = 0x0F
 
 
 def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name: str) -> dict[str, bytes]:
-    """Return an object that exports `symbols` (name -> offset in the blob)."""
+    """Return the files of an exported library: a Mach-O object that exports `symbols` (name -> offset in the blob)."""
     return {f"{name}.o": object_file(blob, machine.arch, symbols)}
 
 

@@ -39,7 +39,7 @@ def library_files(blob: Blob, machine: Target, symbols: Mapping[str, int], name:
 
 
 def object_file(blob: Blob, arch: str, symbols: Mapping[str, int]) -> bytes:
-    """Return a relocatable object whose external functions are `symbols`."""
+    """Return a relocatable COFF object for Windows whose external functions are `symbols` (name -> offset in the blob)."""
     strings = b""
     table = b""
     for name, at in symbols.items():

@@ -30,7 +30,7 @@ from .records import LARGE, PAGE, Array
 
 
 class Taken(NamedTuple):
-    """A tensor argument in the form that compiled code reads: address, shape and strides in elements, owner."""
+    """A tensor argument in the form that compiled code reads: address, shape and strides in elements, and the owner of its memory."""
 
     address: int
     region: tuple[int, ...]  # shape, then strides in elements
@@ -87,7 +87,7 @@ class Taken(NamedTuple):
 
 
 class TensorPlan:
-    """Checks one tensor argument or output against its signature, and converts it for compiled code."""
+    """The check and conversion of one tensor argument or output of a program, made once from its signature."""
 
     __slots__ = ("dtype", "input", "mask", "numpy", "per_byte", "rank", "what", "written")
 
@@ -143,7 +143,7 @@ class TensorPlan:
         return shape
 
     def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:
-        """Allocate an output; returns it and its address."""
+        """Allocate an output, a numpy array or with `torch` a torch tensor; returns it and its address."""
         try:
             if torch:
                 library = sys.modules["torch"]
@@ -156,7 +156,7 @@ class TensorPlan:
         return array, address_of(array)
 
     def check_writable(self, taken: Taken, why: str) -> None:
-        """Raise an error if the memory is read-only."""
+        """Raise an error if the memory of an argument that the program writes is read-only."""
         if not taken.writable:
             raise self.refuse(f"{why}, and the array is read-only", help=self.way())
 

@@ -29,7 +29,7 @@ FORMS = ("flat", "wasm", "c")
 
 
 class Blob(NamedTuple):
-    """The code of a program, and the offsets of its exported functions."""
+    """The machine code of a program as bytes, and the offsets of its exported functions."""
 
     code: bytes
     exports: dict[str, int]
@@ -94,7 +94,7 @@ def _form_name(number: int) -> str:
 
 
 class Loaded:
-    """A blob in executable memory, which stays mapped as long as this object lives."""
+    """A blob mapped into executable memory; it stays mapped as long as this object lives."""
 
     __slots__ = ("_exports", "_pages", "base")
 

@@ -49,7 +49,7 @@ class Layout:
 
 
 class CallFrame:
-    """The memory of one call: context, buffer pointers, dims, workspace."""
+    """The memory that one call of a program uses: context, buffer pointers, dims array, workspace."""
 
     __slots__ = ("address", "addresses", "buffers", "ctx", "dims", "flag", "frame", "held", "within", "workspace")
 
@@ -83,7 +83,7 @@ class CallFrame:
         self.frame.epoch, self.frame.within = epoch, id(self.within)
 
     def reserve(self, size: int) -> None:
-        """Allocate a workspace of `size` bytes in place of the present one."""
+        """Allocate a workspace of `size` bytes for the call; the old one is freed first."""
         self.workspace = None  # free the old one first, so that both never exist at once
         self.frame.room = 0
         self.workspace, address = aligned_bytes(size)

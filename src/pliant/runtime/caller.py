@@ -37,7 +37,7 @@ _RECORD = struct.Struct("=8q")  # Ctx.error
 
 
 class Caller:
-    """One program, ready to be called. It keeps no reference to the function that `open` returns, which refers to it: no cycle."""
+    """Calls one compiled program: holds its frames and checks. It keeps no reference to the function that `open` returns: no cycle."""
 
     def __init__(self, package: Package, threads: int | None, constants: Sequence[Any]) -> None:
         self.interface = interface = package.interface

@@ -30,7 +30,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class Cache:
-    """A bounded folder of checksummed payloads, shared between processes."""
+    """A folder of compiled code with checksums and a size limit, shared between processes."""
 
     def __init__(self, folder: Path | None, limit: int = LIMIT) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Cache:
         self._unchecked: int | None = None  # bytes put since the folder was last scanned; None: never scanned
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the payload put under `key`, or None."""
+        """Return the payload stored under `key`; None if there is none or it is damaged."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -86,7 +86,7 @@ class Cache:
         return [path for _, _, path in self._scan()]
 
     def size(self) -> int:
-        """Return the number of bytes on disk."""
+        """Return the total size of the cache's files in bytes."""
         return sum(size for _, size, _ in self._scan())
 
     def clear(self) -> None:
@@ -173,7 +173,7 @@ def get(key: bytes) -> bytes | None:
 
 
 def put(key: bytes, payload: bytes) -> None:
-    """Store `payload` under `key` in the process's code cache."""
+    """Store `payload` under `key` in the process's code cache; warns once if it cannot be written."""
     default().put(key, payload)
 
 

@@ -39,7 +39,7 @@ _KEYS = {"pliant", "sections"}
 
 
 class Writer:
-    """Writes a container. The file appears under its name only when it is complete."""
+    """Writes a `.pliant` file section by section. The file appears under its name only when it is complete."""
 
     def __init__(self, path: str | os.PathLike[str], made_by: str = "") -> None:
         self.path = os.path.abspath(os.fspath(path))
@@ -59,7 +59,7 @@ class Writer:
         return self
 
     def add(self, kind: str, name: str, data: Any, **facts: Any) -> None:
-        """Add a section: bytes, or any object with contiguous memory."""
+        """Add a section to the file: bytes, or any object with contiguous memory."""
         self._pad()
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
         begin, digest = self._file.tell(), hashlib.sha256(view).hexdigest()
@@ -116,7 +116,7 @@ def _sync_folder(folder: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: its bytes in the mapped file, and the facts that its writer stored."""
+    """A section of a `.pliant` file: its bytes in the mapped file, and the facts that its writer stored."""
 
     kind: str
     name: str
@@ -159,7 +159,7 @@ class Container:
         return copy
 
     def find(self, kind: str) -> list[Section]:
-        """Return the sections of a kind, in order."""
+        """Return all sections of a kind, in the order of the file."""
         return [s for s in self.sections if s.kind == kind]
 
 
@@ -219,5 +219,5 @@ def shown(text: str) -> str:
 
 
 def broken(file: str, reason: str) -> ModelFileError:
-    """Return the error for a file that is not an artifact, or a damaged one."""
+    """Return the error for a `.pliant` file that is damaged or none."""
     return ModelFileError(f"{file} is no usable .pliant file: {reason}")

@@ -67,7 +67,7 @@ class Contract:
 
 
 class Workspace:
-    """Size of the memory that a call needs besides its arguments and outputs."""
+    """The size of the memory that a call needs besides its arguments and outputs: prints as a formula, callable with dims."""
 
     def __init__(self, program: _Program) -> None:
         self._program = program

@@ -96,7 +96,7 @@ def _method() -> _MethodDef:
 
 
 def function_address(function: Any) -> int:
-    """Return the address of a function of a shared library."""
+    """Return the machine address of a function of a shared library (a ctypes function)."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

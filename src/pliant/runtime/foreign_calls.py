@@ -34,7 +34,7 @@ _NUMBERS = itertools.count(1)
 
 
 class _EntryArray(np.ndarray[Any, Any]):
-    """An array with the address of a function, which keeps the function alive."""
+    """An array that holds the address of a function, and keeps the function alive."""
 
     held: Any
 

@@ -21,7 +21,7 @@ from ..support.source import Span
 
 
 class Input(NamedTuple):
-    """An argument; a consumed one is state, updated in place; `strides` is not empty if it need not be contiguous."""
+    """A record of an argument; a `consumed` one is state, updated in place; without `strides` it must be contiguous."""
 
     name: str
     kind: str  # "tensor" or "scalar"
@@ -54,7 +54,7 @@ class Output(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A symbolic dim of the contract, and the range of its values."""
+    """A record of a symbolic dim of a program's contract, and the range of its values."""
 
     name: str
     min: int = 0
@@ -84,7 +84,7 @@ class Site(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """A buffer that the program reads besides its arguments: a literal, named by its number, or bytes that came with the code."""
+    """A record of a buffer that a program reads besides its arguments: a literal, named by its number, or bytes stored with the code."""
 
     name: str
     size: int  # bytes
@@ -99,7 +99,7 @@ class Operand(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """The callee of a foreign call: a Python function of the program, by its number, or a symbol of a library."""
+    """A record of the callee of a foreign call: a Python function of the program, by its number, or a symbol of a library."""
 
     kind: str  # "host" or "library"
     name: str
@@ -129,7 +129,7 @@ class Rule(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """The metadata of one compiled program: signature, symbols, check sites, constants, schedules."""
+    """The metadata of a compiled program: signature, symbols, check sites, constants, schedules."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -192,12 +192,12 @@ def _read(record: Any, data: Any, path: str) -> Any:
 
 
 def _type_text(declared: Any) -> str:
-    """Return the text of a declared type (a named tuple wraps it)."""
+    """Return the text of a field's declared type; NamedTuple wraps annotations in ForwardRef."""
     return declared if isinstance(declared, str) else str(declared.__forward_arg__)
 
 
 def _plain(value: Any) -> Any:
-    """Convert records to dicts, recursively."""
+    """Convert nested records (named tuples, spans) to dicts and lists for JSON."""
     if isinstance(value, Span):
         return {name: getattr(value, name) for name in Span.__annotations__}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -44,7 +44,7 @@ def cancel_flag() -> int:
 
 
 def surface() -> None:
-    """Raise KeyboardInterrupt if Ctrl-C stopped a call of this thread."""
+    """Raise KeyboardInterrupt if Ctrl-C stopped the last call of the main thread; does nothing in other threads."""
     if threading.get_ident() != WATCH.main:
         return
     by, WATCH.flag = WATCH.flag, 0
@@ -53,7 +53,7 @@ def surface() -> None:
 
 
 def cancel_main() -> None:
-    """Stop the running call of the main thread, without KeyboardInterrupt."""
+    """Ask the call that runs in the main thread to stop with a CancelledError, not with KeyboardInterrupt."""
     if WATCH.flag != _CTRL_C:
         WATCH.flag = _CANCELLED
 
@@ -92,7 +92,7 @@ def _watch(reader: socket.socket) -> None:
 
 
 def _forget() -> None:
-    """Close the sockets, and reset the wake-up socket if it is ours."""
+    """Close the sockets of the Ctrl-C watcher, and reset Python's wake-up socket if it is ours."""
     global _sockets
     if _sockets is None:
         return

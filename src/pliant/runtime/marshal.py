@@ -20,14 +20,14 @@ from .records import ArrayFlag, Kind, Plan
 
 
 class AnyTaken(NamedTuple):
-    """Given outputs (None for those not given), and whether new ones are torch tensors."""
+    """A record of the outputs that a caller passed (None for those not passed), and whether new ones are to be torch tensors."""
 
     outputs: Sequence[Taken | None]
     torch: bool
 
 
 class Marshal:
-    """Writes the arguments of one program into call frames."""
+    """Writes the arguments of one program's calls into call frames."""
 
     def __init__(self, interface: Interface) -> None:
         self.layout = Layout(interface)
@@ -67,7 +67,7 @@ class Marshal:
         return AnyTaken(outputs, torch=any(is_torch(t.owner) for t in taken))
 
     def write_regions(self, slot: CallFrame, regions: Sequence[tuple[int, ...]], scalars: Sequence[Any]) -> None:
-        """Write shapes and strides without memory, to call `prepare` for them."""
+        """Write shapes, strides and scalars into a call frame without memory, so that `prepare` can check them."""
         slot.dims[: self.layout.scalars] = [n for region in regions for n in region]
         self._write_scalars(slot, scalars)
 

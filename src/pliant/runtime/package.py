@@ -25,7 +25,7 @@ ENTRIES = ("prepare", "size", "run")
 
 
 class Package(NamedTuple):
-    """A compiled program: code that exports `prepare`, `size` and `run`, and its interface."""
+    """A compiled program as data: machine code that exports `prepare`, `size` and `run`, and its interface."""
 
     blob: Blob
     interface: Interface

@@ -34,7 +34,7 @@ _KINDS = frozenset(f"{order}{kind}" for kind in ("f2", "f4", "f8", "i1", "i2", "
 
 
 class StoredProgram(NamedTuple):
-    """A package, the arrays of its constants in order, and facts that its owner stored with it."""
+    """A record of a stored program: its package, the arrays of its constants in order, and facts that its owner stored with it."""
 
     package: Package
     constants: Sequence[Any]
@@ -42,7 +42,7 @@ class StoredProgram(NamedTuple):
 
 
 class ProgramStore:
-    """A size-bounded folder of ready-to-run programs, shared between processes."""
+    """A folder of compiled programs with their weights, ready to run; limited in size, shared between processes."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class ProgramStore:
         return [path for _, _, path in self._scan()]
 
     def size(self) -> int:
-        """Return the number of bytes on disk."""
+        """Return the total size of the store's files in bytes."""
         return sum(size for _, size, _ in self._scan())
 
     def remove(self, prefix: str = "") -> int:

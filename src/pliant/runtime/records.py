@@ -26,7 +26,7 @@ MAX_THREADS = 256  # workers of the pool; each has a record of 128 bytes, whethe
 
 
 class Kind(IntEnum):
-    """Kind of an argument: a tensor, a float or an integer."""
+    """The kind of an argument in native records: a tensor, a float or an integer."""
 
     TENSOR = 0
     FLOAT = 1
@@ -120,7 +120,7 @@ class CallDescriptor(ctypes.Structure):
 
 
 class Host(ctypes.Structure):
-    """Addresses of objects and functions of Python and numpy, and of the process-wide records."""
+    """A native record of the addresses of objects and functions of Python and numpy, and of process-wide records."""
 
     _fields_ = _words(
         *("array_type", "float_type", "int_type", "tuple_type", "none", "true", "false", "out"),
@@ -158,7 +158,7 @@ class Job(ctypes.Structure):
 
 
 class Pool(ctypes.Structure):
-    """The thread pool's record; fields that different threads write are on different cache lines."""
+    """The native record of the thread pool; fields that different threads write are on different cache lines."""
 
     _fields_ = [
         *_pointers("wait", "post"),

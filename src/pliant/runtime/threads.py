@@ -37,7 +37,7 @@ _SPIN, _PATIENCE, _STALL, _SHED, _ALLOWANCE = 60, 60, 300, 1_000_000, 10_000
 
 
 class Launcher(NamedTuple):
-    """The values of `Ctx.parallel_for` and `Ctx.pool`: how a call runs its parallel loops."""
+    """The values of `Ctx.parallel_for` and `Ctx.pool`, which decide how a call runs its parallel loops."""
 
     parallel_for: int
     pool: int

@@ -32,7 +32,7 @@ from .walk import walk
 
 @dataclass(eq=False)
 class Mark:
-    """A value that runs through 0..extent-1: a loop variable, or a sum of splits fused into one."""
+    """A value that runs through 0..extent-1, in iterator detection: a loop variable, or a sum of splits fused into one."""
 
     source: Var | IterSum
     extent: Expr
@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Split:
-    """(mark // lower) % extent * scale."""
+    """A part of a loop's value in iterator detection: `(mark // lower) % extent * scale`."""
 
     mark: Mark
     lower: Expr
@@ -59,7 +59,7 @@ class IterSum:
 
 @dataclass(frozen=True)
 class IterMap:
-    """Independent bindings: binding k runs within starts[k] .. starts[k] + extents[k] - 1."""
+    """The result of iterator detection: independent bindings, where binding k runs within starts[k] .. starts[k] + extents[k] - 1."""
 
     sums: tuple[IterSum, ...]
     starts: tuple[Expr, ...]
@@ -74,7 +74,7 @@ class IterMap:
 
 
 class _NotAffine(Exception):
-    """Why a binding is not quasi-affine."""
+    """Raised if a binding is not quasi-affine in the loop variables; the message is the reason."""
 
 
 def linear(e: Expr, over: Sequence[Var]) -> tuple[dict[Var, Expr], Expr] | None:
@@ -137,7 +137,7 @@ def _alone(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) ->
 
 
 class _Detector:
-    """Converts bindings to sums of splits, and checks how they use the loops."""
+    """Converts bindings of iterators to sums of splits of loop variables, and checks how they use the loops."""
 
     def __init__(self, loops: Mapping[Var, Expr], predicate: Expr | None, facts: Facts, alone: set[Var]) -> None:
         self.facts = facts
@@ -189,7 +189,7 @@ class _Detector:
         self.unmatched += 1
 
     def _limits_of(self, s: IterSum) -> list[Expr]:
-        """The ends that the predicate sets for a sum."""
+        """Returns the upper ends (exclusive) that the predicate sets for a sum of splits."""
         ends: list[Expr] = []
         for i, (limited, limit) in enumerate(self.limits):
             part = self._upper_part(s, limited)
@@ -219,7 +219,7 @@ class _Detector:
     # Expressions to sums.
 
     def _sum(self, e: Expr) -> IterSum:
-        """An expression as a sum of splits."""
+        """Returns an expression as a sum of splits; raises _NotAffine if it is none."""
         if free_vars(e).isdisjoint(self.loops):
             return IterSum((), e)
         p = poly_of(e)
@@ -244,7 +244,7 @@ class _Detector:
         return IterSum(tuple(splits), simplify(to_expr(base, e.dtype), self.facts))
 
     def _atom(self, a: Expr) -> IterSum:
-        """A variable, quotient or remainder as a sum of splits."""
+        """Returns a loop variable, quotient or remainder as a sum of splits; raises _NotAffine if it is none."""
         zero, one = Const(0, a.dtype), Const(1, a.dtype)
         if isinstance(a, Var):
             mark = self.loops[a]
@@ -268,7 +268,7 @@ class _Detector:
         return IterSum((Split(one_split.mark, lower, above, one),), zero)
 
     def _fuse(self, s: IterSum, x: Expr) -> Split:
-        """A sum without gaps as one new mark."""
+        """Returns a sum whose splits leave no gaps as one split of a new mark; raises _NotAffine if there are gaps."""
         one = Const(1, x.dtype)
         if not self._same(s.base, Const(0, x.dtype)):
             raise _NotAffine(f"`{x}` does not start at 0")
@@ -350,7 +350,7 @@ class _Detector:
         return complete and self._same(expected, mark.extent)
 
     def _show(self, mark: Mark) -> str:
-        """A mark's name for messages."""
+        """Returns the name of a mark for messages."""
         return f"`{mark.source.name}`" if isinstance(mark.source, Var) else "a fused loop"
 
     # Arithmetic on factors.
@@ -367,7 +367,7 @@ class _Detector:
         return times is not None and all(prove(Lt(Const(0, e.dtype), e), self.inside) for e in (times, a))
 
     def _quotient(self, a: Expr, b: Expr) -> Expr | None:
-        """a / b if b divides a; else None."""
+        """Returns a / b if b is positive and divides a provably; else None."""
         positive = int_range(b, self.inside)[0] > 0
         whole = exact_quotient(a, b, self.inside) if positive or prove(Lt(Const(0, b.dtype), b), self.inside) else None
         if whole is not None:

@@ -34,7 +34,7 @@ def read_annotation(parser: ExprParser, node: ast.expr) -> object:
 
 
 def _quoted(parser: ExprParser, node: ast.Constant, text: str) -> ast.expr:
-    """The syntax tree of a quoted annotation."""
+    """Parses the text of a quoted annotation into a syntax tree; raises an error if it is not Python."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -45,7 +45,7 @@ def _quoted(parser: ExprParser, node: ast.Constant, text: str) -> ast.expr:
 
 
 def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec:
-    """The spec of `Tensor[...]`."""
+    """Parses `Tensor[dtype, extents…]` into a TensorSpec with the role of its marker."""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     dtype = parser.any_dtype(items[0])
     extents, steps = items[1:], None
@@ -64,7 +64,7 @@ def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec
 
 
 def _extent(parser: ExprParser, node: ast.expr) -> Expr:
-    """One extent of a shape."""
+    """Parses one extent of a shape; raises an error if it is a text or a negative number."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         raise _text_extent(parser, node, node.value)
     value = parser.index(node)
@@ -74,6 +74,6 @@ def _extent(parser: ExprParser, node: ast.expr) -> Expr:
 
 
 def _text_extent(parser: ExprParser, node: ast.expr, name: str) -> Error:
-    """The error for a string as an extent."""
+    """Returns the error for a string in the place of an extent."""
     help_ = f'declare it first: {name} = dim("{name}")' if name.isidentifier() else ""
     return parser.error(node, f'an extent is a dim or an integer, not the text "{name}"', help=help_)

@@ -22,7 +22,7 @@ from .walk import depth, walk
 
 
 class Interval(NamedTuple):
-    """All values from lo to hi, both included; None is unbounded."""
+    """A range of integers from lo to hi, both included; None is unbounded."""
 
     lo: int | None
     hi: int | None
@@ -34,14 +34,14 @@ DEEP = 60  # deeper expressions are analyzed from the leaves up, to stay clear o
 
 
 def bounds(e: Expr, facts: Facts = EMPTY) -> Interval:
-    """The constant range that contains `e`."""
+    """Returns the smallest range of constants that is known to contain `e`; unbounded for floats."""
     if e.dtype.is_float:
         return Interval(None, None)
     return Interval(*int_range(e, facts))
 
 
 def int_range(e: Expr, facts: Facts) -> Range:
-    """The range of an integer or bool expression; both ends are known."""
+    """Returns (lo, hi), constants between which an integer or bool expression is known to be."""
     if type(e) is Const:
         return (int(e.payload), int(e.payload))
     cache = facts.caches.get("bounds")
@@ -57,7 +57,7 @@ def int_range(e: Expr, facts: Facts) -> Range:
 
 
 def _find_range(e: Expr, facts: Facts) -> Range:
-    """The range of a node by its kind, narrowed by the facts; memoized."""
+    """Returns the range of a node from its kind and operands, narrowed by the facts."""
     lo, hi = _RANGES.get(type(e), _unknown)(e, facts)
     if e in facts.ranges and type(e) in _RANGES:
         low, high = facts.ranges[e]
@@ -72,12 +72,12 @@ def _find_range(e: Expr, facts: Facts) -> Range:
 
 
 def whole(d: DType) -> Range:
-    """All values of an integer type or bool."""
+    """Returns the range of all values of an integer type or bool."""
     return (0, 1) if d is bool_ else (d.min, d.max)
 
 
 def _unknown(e: Expr, facts: Facts) -> Range:
-    """The range of an atom."""
+    """Returns the range of a node that is not analyzed, such as a variable or a load, from the facts about it."""
     if e.dtype is bool_:
         return (0, 1)
     lo, hi = facts.range_of(e)
@@ -91,7 +91,7 @@ def within(r: Range, d: DType) -> Range:
 
 
 def _product(a: Range, b: Range) -> Range:
-    """The range of a product."""
+    """Returns the range of the product of two ranges."""
     if a[0] >= 0 and b[0] >= 0:
         return (a[0] * b[0], a[1] * b[1])
     corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
@@ -99,7 +99,7 @@ def _product(a: Range, b: Range) -> Range:
 
 
 def mono_range(m: Mono, facts: Facts) -> Range:
-    """The range of a product of atoms as an integer."""
+    """Returns the range of a product of atoms, computed as unbounded integers."""
     r = int_range(m[0], facts)
     for i, atom in enumerate(m[1:], 1):
         r = _product(r, int_range(atom, facts))
@@ -110,7 +110,7 @@ def mono_range(m: Mono, facts: Facts) -> Range:
 
 
 def poly_interval(p: Poly, facts: Facts) -> Range:
-    """The range of a polynomial as an integer, from the ranges of its atoms."""
+    """Returns the range of a polynomial, computed as unbounded integers from the ranges of its atoms."""
     lo = hi = 0
     for m, c in p.items():
         if not m:

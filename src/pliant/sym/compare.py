@@ -59,7 +59,7 @@ def _order_form(slack: Poly, d: DType, facts: Facts) -> Expr | None:
 
 
 def _known(e: Expr, facts: Facts) -> Expr:
-    """The truth value of a condition if the facts have it, else the condition."""
+    """Returns TRUE or FALSE if the facts decide the condition, else the condition."""
     truth = facts.known.get(e)
     return e if truth is None else TRUE if truth else FALSE
 
@@ -100,7 +100,7 @@ def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
 
 
 def _literals_last(e: Expr) -> tuple[object, ...]:
-    """A sort key that puts literals last."""
+    """Returns a sort key of an expression that puts literals last."""
     return (isinstance(e, Const), *order(e))
 
 
@@ -140,7 +140,7 @@ def extreme(kind: type[Expr], a: Expr, b: Expr, facts: Facts) -> Expr:
 
 
 def _flat(e: Expr, kind: type[Expr]) -> list[Expr]:
-    """The operands of nested minima (or maxima)."""
+    """Returns the operands of nested minima (or maxima, by `kind`) as a flat list."""
     return [x for a in e.args for x in _flat(a, kind)] if type(e) is kind else [e]
 
 

@@ -6,7 +6,7 @@ from .expr import FALSE, TRUE, And, Expr
 
 
 def all_of(*conditions: Expr) -> Expr:
-    """The conjunction of the conditions; TRUE if there are none."""
+    """Returns the conjunction (`and`) of the conditions; TRUE if there are none."""
     result: Expr = TRUE
     for c in conditions:
         if c is FALSE or result is FALSE:
@@ -17,5 +17,5 @@ def all_of(*conditions: Expr) -> Expr:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conjuncts of a condition."""
+    """Returns the conditions that a conjunction joins by `and`, flattened; another condition by itself."""
     return [c for a in condition.args for c in conjuncts(a)] if isinstance(condition, And) else [condition]

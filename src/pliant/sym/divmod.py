@@ -28,7 +28,7 @@ def joined_quotients(e: Expr) -> Expr:
 
 
 def _joined(e: Expr) -> Expr:
-    """Joins two nested quotients at one node."""
+    """Rewrites (x // a + b) // c at one node to (x + a*b) // (a*c); returns `e` unchanged if it has another form."""
     if type(e) is not FloorDiv:
         return e
     p = poly_of(e.args[0])
@@ -66,7 +66,7 @@ def floordiv(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _negative_div(a: Expr, c: int, facts: Facts) -> Poly | Expr:
-    """a // c for a negative constant c, by negating both."""
+    """Simplifies a // c for a negative constant c, by negating both operands."""
     p, d = poly_of(a), a.dtype
     negated = {m: -k for m, k in p.items()}
     if c == d.min or not exact(p, d, facts) or not exact(negated, d, facts):
@@ -75,7 +75,7 @@ def _negative_div(a: Expr, c: int, facts: Facts) -> Poly | Expr:
 
 
 def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
-    """p // c for a constant c > 1."""
+    """Simplifies p // c for a constant c > 1; `a` is the polynomial p as an expression."""
     d = a.dtype
     lo, hi = poly_interval(p, facts)
     if lo // c == hi // c:
@@ -93,17 +93,17 @@ def _div_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _atom_div(left: Expr, c: int) -> Expr:
-    """The quotient as an atom."""
+    """Returns the expression `left // c`, not simplified further."""
     return FloorDiv(left, Const(c, left.dtype))
 
 
 def _quotient(x: Poly, c: int, d: DType, facts: Facts) -> Poly | Expr:
-    """The quotient of a polynomial by a constant."""
+    """Simplifies the quotient of a polynomial by a constant."""
     return floordiv(to_expr(x, d), Const(c, d), facts)
 
 
 def _plus(p: Poly, q: Poly | Expr, d: DType) -> Poly:
-    """The sum of a polynomial and a quotient."""
+    """Returns the sum of a polynomial and a simplified quotient, as a polynomial."""
     return reduce_coefficients(add(p, poly_of(q) if isinstance(q, Expr) else q), d)
 
 
@@ -174,7 +174,7 @@ def _by_symbol(p: Poly, b: Expr, facts: Facts) -> tuple[Poly, Poly, Poly] | None
 
 
 def _div_by_symbol(p: Poly, a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """p // b for a symbolic divisor b > 0."""
+    """Simplifies p // b for a symbolic divisor b > 0; `a` is the polynomial p as an expression."""
     division = _by_symbol(p, b, facts)
     if division is None:
         return FloorDiv(a, b)
@@ -214,7 +214,7 @@ def floormod(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def _mod_by_constant(p: Poly, c: int, a: Expr, facts: Facts) -> Poly | Expr:
-    """p % c for a constant c > 1."""
+    """Simplifies p % c for a constant c > 1; `a` is the polynomial p as an expression."""
     d = a.dtype
     binary = c & (c - 1) == 0
     if multiple(a, facts) % c == 0:
@@ -282,7 +282,7 @@ def merge(p: Poly, facts: Facts) -> Poly:
 
 
 def _merge_mod(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | None:
-    """Merges the remainder `atom` in the term `m` with a matching quotient; None if there is none."""
+    """Merges the term k * (x % d) of `p` with a term of x // d to a multiple of x; returns the new polynomial, or None without one."""
     x, d = atom.args
     if int_range(d, facts)[0] <= 0:
         return None
@@ -303,7 +303,7 @@ def _merge_mod(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | Non
 
 
 def _wider_mod(x: Expr, c: Expr, d: Expr, facts: Facts) -> Poly | None:
-    """x % (c * d), or None if the product does not fit."""
+    """Returns x % (c * d) as a polynomial; None unless c and d are constants, d is positive and the product fits the dtype."""
     if not (isinstance(c, Const) and isinstance(d, Const) and d.value > 0 and c.value * d.value <= c.dtype.max):
         return None
     wider = floormod(x, Const(c.value * d.value, c.dtype), facts)
@@ -311,7 +311,7 @@ def _wider_mod(x: Expr, c: Expr, d: Expr, facts: Facts) -> Poly | None:
 
 
 def _merge_div(p: Poly, m: Mono, k: int, atom: Expr, facts: Facts) -> Poly | None:
-    """c * (x // c) = x if c divides x; else None."""
+    """Replaces the term c * (x // c) of `p` by x if c provably divides x; returns the new polynomial, or None if nothing changes."""
     x, d = atom.args
     if not isinstance(d, Const) or d.value <= 0 or k % d.value or multiple(x, facts) % d.value:
         return None

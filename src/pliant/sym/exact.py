@@ -40,7 +40,7 @@ _OPS: dict[type[Expr], Callable[..., Any]] = {
 
 
 def exact(e: Expr, values: Mapping[Var, int]) -> int:
-    """The value of a formula over dims."""
+    """Returns the value of a formula for concrete dims, computed in unbounded integers."""
     value: dict[Expr, Any] = {}
     for node in walk(e):
         if isinstance(node, Const):

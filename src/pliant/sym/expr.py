@@ -60,7 +60,7 @@ _uids = itertools.count()  # the identities of variables, which order them by ag
 
 
 class Expr:
-    """A typed symbolic scalar; immutable and hash-consed."""
+    """Base class of expression nodes: a typed symbolic scalar; immutable and hash-consed."""
 
     __slots__ = ("__weakref__", "args", "dtype", "key", "memo", "payload")
     key: tuple[Any, ...]
@@ -80,7 +80,7 @@ class Expr:
         return (hash_consed, (type(self), self.dtype, self.payload, self.args))
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
-        """This node over other operands (of the same dtypes)."""
+        """Returns this node over other operands (of the same dtypes)."""
         return self if args == self.args else hash_consed(type(self), self.dtype, self.payload, args)
 
     def __repr__(self) -> str:
@@ -213,7 +213,7 @@ class Dim(Var):
 
 
 class Unary(Expr):
-    """A node with one operand, of the operand's dtype."""
+    """Base class of nodes with one operand, whose dtype is the result's too."""
 
     __slots__ = ()
 
@@ -222,7 +222,7 @@ class Unary(Expr):
 
 
 class Binary(Expr):
-    """A node with two operands of one dtype, which is also the result's."""
+    """Base class of nodes with two operands of one dtype, which is also the result's."""
 
     __slots__ = ()
     commutative: ClassVar[bool] = False
@@ -234,7 +234,7 @@ class Binary(Expr):
 
 
 class Compare(Binary):
-    """A comparison; its result is bool for operands of any dtype."""
+    """Base class of comparisons; the result is bool for operands of any dtype."""
 
     __slots__ = ()
     precedence: ClassVar[int] = 4
@@ -356,7 +356,7 @@ class BitNot(Unary):
 
 
 class Select(Expr):
-    """`a` if `c` holds, else `b`; the other arm is not evaluated."""
+    """A node with the value `a` if `c` holds, else `b`; the other arm is not evaluated."""
 
     __slots__ = ()
     symbol = "select"
@@ -368,7 +368,7 @@ class Select(Expr):
 
 
 class Fma(Expr):
-    """`a * b + c` with one rounding."""
+    """A node with the value `a * b + c`, rounded once."""
 
     __slots__ = ()
     symbol = "fma"
@@ -380,14 +380,14 @@ class Fma(Expr):
 
 
 class MulAdd(Fma):
-    """`a * b + c` with one rounding, which `unfuse` turns into a product and a sum."""
+    """A node with the value `a * b + c`, rounded once; `unfuse` turns it into a product and a sum for machines without FMA."""
 
     __slots__ = ()
     symbol = "muladd"
 
 
 class Cast(Expr):
-    """The value of `a` in another dtype."""
+    """A node with the value of `a` converted to another dtype."""
 
     __slots__ = ()
 
@@ -396,7 +396,7 @@ class Cast(Expr):
 
 
 class Bitcast(Expr):
-    """The bits of `a` as another dtype of the same width."""
+    """A node with the bits of `a` as another dtype of the same width."""
 
     __slots__ = ()
 
@@ -407,7 +407,7 @@ class Bitcast(Expr):
 
 
 class Call(Expr):
-    """A function of FUNCTIONS, or a form of UNFUSED, applied to operands of one dtype."""
+    """A node that applies a math function of FUNCTIONS, or a form of UNFUSED, to operands of one dtype."""
 
     __slots__ = ()
 
@@ -418,7 +418,7 @@ class Call(Expr):
 
     @property
     def fn(self) -> str:
-        """The function's name."""
+        """The name of the called math function."""
         return str(self.payload)
 
 
@@ -426,7 +426,7 @@ TRUE, FALSE = Const(True, bool_), Const(False, bool_)
 
 
 def const(value: float, dtype: DType = i64) -> Const:
-    """A literal of the dtype."""
+    """Returns a literal of the dtype, i64 by default."""
     return Const(value, dtype)
 
 
@@ -474,7 +474,7 @@ def binary(cls: type[Binary], a: Expr | float, b: Expr | float) -> Expr:
 
 
 def product(factors: tuple[Expr, ...]) -> Expr:
-    """The product of integer factors; 1 if there are none."""
+    """Returns the product of i64 factors as an expression; 1 if there are none."""
     result: Expr = Const(1, i64)
     for f in factors:
         result = result * f
@@ -482,7 +482,7 @@ def product(factors: tuple[Expr, ...]) -> Expr:
 
 
 def free_vars(e: Expr) -> frozenset[Var]:
-    """The variables that occur in `e` (memoized)."""
+    """Returns the variables that occur in `e` (memoized)."""
     variables: frozenset[Var] = fold_up(e, "free", _free)
     return variables
 
@@ -493,7 +493,7 @@ def _free(e: Expr, below: list[frozenset[Var]]) -> frozenset[Var]:
 
 
 def substitute(e: Expr, values: dict[Var, Expr]) -> Expr:
-    """`e` with variables replaced by expressions, simultaneously."""
+    """Returns `e` with variables replaced by expressions, all at once."""
     if not values or free_vars(e).isdisjoint(values):
         return e
     return rewrite(e, lambda node: values.get(node) if isinstance(node, Var) else None)

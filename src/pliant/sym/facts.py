@@ -26,10 +26,10 @@ _CHILDREN_LIMIT = 64  # nested scopes memoized in one
 
 
 class Cache(dict[Any, Any]):
-    """A memo that is cleared when it is full, so that memory stays bounded."""
+    """A dict for memoization that is cleared when it is full, so that memory stays bounded."""
 
     def put(self, key: Any, value: Any) -> Any:
-        """Stores and returns `value`."""
+        """Stores `value` under `key` and returns it."""
         if len(self) >= _CACHE_LIMIT:
             self.clear()
         self[key] = value
@@ -37,7 +37,7 @@ class Cache(dict[Any, Any]):
 
 
 class Facts:
-    """An immutable set of facts."""
+    """An immutable set of facts about variables and expressions: ranges, divisibility, equalities, inequalities, conditions."""
 
     __slots__ = (
         *("caches", "cases", "changed", "children", "effort", "ends", "equal"),
@@ -60,7 +60,7 @@ class Facts:
         self.caches: dict[str, Cache] = {}
 
     def cache(self, name: str) -> Cache:
-        """The memo of one analysis under these facts."""
+        """Returns the memo of the analysis `name` under these facts; it is created at the first use."""
         memo = self.caches.get(name)
         if memo is None:
             memo = self.caches[name] = Cache()
@@ -79,11 +79,11 @@ class Facts:
         return declared
 
     def multiple_of(self, var: Expr) -> int:
-        """A number that is known to divide the variable."""
+        """Returns a number that is known to divide the variable; 1 if nothing is known."""
         return lcm(self.multiples.get(var, 1), var.multiple_of if isinstance(var, Dim) else 1)
 
     def with_range(self, var: Expr, lo: Expr | int | None, hi: Expr | int | None) -> Facts:
-        """Adds `lo <= var <= hi` (both ends included; None leaves an end open)."""
+        """Returns these facts with `lo <= var <= hi` added (both ends included; None leaves an end open)."""
         extended = self.children.get(("range", var, lo, hi))
         if extended is None:
             extended = self._copy()
@@ -97,7 +97,7 @@ class Facts:
         return extended
 
     def with_loop(self, var: Expr, extent: Expr | int, start: Expr | int = 0) -> Facts:
-        """Adds `start <= var < start + extent`."""
+        """Returns these facts with `start <= var < start + extent` added."""
         end = extent + start - 1 if isinstance(extent, int) and isinstance(start, int) else None
         if end is None:
             size = extent if isinstance(extent, Expr) else Const(extent, var.dtype)
@@ -105,7 +105,7 @@ class Facts:
         return self.with_range(var, start, end)
 
     def with_multiple(self, var: Expr, k: int) -> Facts:
-        """Adds that `k` divides `var`."""
+        """Returns these facts with the fact that `k` divides `var` added."""
         extended = self.children.get(("multiple", var, k))
         if extended is None:
             extended = self._copy()
@@ -115,7 +115,7 @@ class Facts:
         return extended
 
     def with_condition(self, e: Expr) -> Facts:
-        """Adds that the condition `e` holds."""
+        """Returns these facts with the fact that the condition `e` holds added."""
         extended = self.children.get(("condition", e))
         if extended is None:
             extended = self._copy()
@@ -134,7 +134,7 @@ class Facts:
         return extended
 
     def with_equal(self, a: Expr, b: Expr) -> Facts:
-        """Adds `a == b`."""
+        """Returns these facts with `a == b` added."""
         return self.with_condition(Eq(a, b))
 
     def with_no_wrap(self, e: Expr) -> Facts:
@@ -185,7 +185,7 @@ class Facts:
     # Construction: only the methods below mutate a Facts, and only before it is shared.
 
     def _copy(self) -> Facts:
-        """A mutable copy without memos."""
+        """Returns a mutable copy of these facts, without memos."""
         new = Facts()
         new.ranges, new.multiples, new.equal = dict(self.ranges), dict(self.multiples), dict(self.equal)
         new.ends, new.products, new.effort, new.cases = dict(self.ends), dict(self.products), self.effort, self.cases
@@ -195,7 +195,7 @@ class Facts:
         return new
 
     def _remember(self, key: Any, new: Facts) -> Facts:
-        """Completes new facts, and memoizes them under `key`."""
+        """Completes the extended facts `new` by propagation, memoizes them under `key`, and returns them."""
         new._propagate()
         new.caches.clear()  # results computed while it was incomplete
         if len(self.children) >= _CHILDREN_LIMIT:
@@ -204,7 +204,7 @@ class Facts:
         return new
 
     def _add(self, e: Expr, truth: bool) -> None:
-        """Adds that a condition is true or false."""
+        """Adds to this mutable copy that a condition is true or false."""
         kind = type(e)
         if kind is Not:
             self._add(e.args[0], not truth)
@@ -217,7 +217,7 @@ class Facts:
             self._add_known(e, truth)
 
     def _add_known(self, e: Expr, truth: bool) -> None:
-        """Adds the truth of a condition that is no integer comparison, as it is."""
+        """Adds to this mutable copy the truth of a condition that is no integer comparison, as it is."""
         from .simplify import simplify
 
         simple = simplify(e, self)
@@ -225,7 +225,7 @@ class Facts:
             self.known[simple] = truth
 
     def _add_compare(self, e: Expr, truth: bool) -> None:
-        """Adds an integer comparison."""
+        """Adds to this mutable copy that an integer comparison is true or false."""
         a, b = e.args
         kind = type(e)
         if kind in (Eq, Ne):
@@ -239,7 +239,7 @@ class Facts:
             self._add_order(b, a, 0 if kind is Lt else 1)
 
     def _add_order(self, a: Expr, b: Expr, gap: int) -> None:
-        """Adds a + gap <= b."""
+        """Adds a + gap <= b to this mutable copy."""
         from .bounds import exact
         from .simplify import simplify
 
@@ -255,7 +255,7 @@ class Facts:
                     self._add_known((Le if gap else Lt)(y, x), False)
 
     def _add_equal(self, a: Expr, b: Expr) -> None:
-        """Adds a == b."""
+        """Adds a == b to this mutable copy."""
         from .simplify import simplify
 
         a, b = simplify(a, self), simplify(b, self)
@@ -301,7 +301,7 @@ class Facts:
             self._add_inequality(add(constant(hi), value, -1))
 
     def _add_unequal(self, a: Expr, b: Expr) -> None:
-        """Adds a != b; narrows a range if they touch at its end."""
+        """Adds a != b to this mutable copy; narrows a range if one side is a constant at its end."""
         from .bounds import bounds
         from .simplify import simplify
 
@@ -316,7 +316,7 @@ class Facts:
             self._add_order(a, b, 1)
 
     def _add_inequality(self, p: Poly) -> None:
-        """Adds `p >= 0`."""
+        """Adds `p >= 0` for a polynomial p to this mutable copy."""
         if all(not m for m in p) or p in self.inequalities:
             return
         self.caches.clear()
@@ -378,7 +378,7 @@ class Facts:
         return True
 
     def _narrow_dividend(self, x: Expr, d: int, lo: int, hi: int) -> None:
-        """lo <= x // d <= hi gives d*lo <= x < d*(hi + 1)."""
+        """Adds to this mutable copy what lo <= x // d <= hi says about x: d*lo <= x < d*(hi + 1)."""
         from .bounds import exact
 
         p = poly_of(x)
@@ -423,7 +423,7 @@ def _end(value: Expr | int | None, var: Expr) -> Expr | None:
 
 
 def _parts(e: Expr, kind: type[Expr]) -> list[Expr]:
-    """The operands of nested minima (or maxima)."""
+    """Returns the operands of nested minima (or maxima, by `kind`) as a flat list."""
     return [x for a in e.args for x in _parts(a, kind)] if type(e) is kind else [e]
 
 

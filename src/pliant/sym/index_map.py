@@ -44,7 +44,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """New coordinates as expressions of old ones."""
+    """A map of indices, such as a layout change: new coordinates as expressions of old ones."""
 
     inputs: tuple[Var, ...]
     results: tuple[Expr, ...]
@@ -55,16 +55,16 @@ class IndexMap:
 
     @property
     def sizes(self) -> frozenset[Var]:
-        """The sizes of a program that the map uses."""
+        """The symbolic sizes of a program that the map uses besides its inputs."""
         return frozenset(v for e in self.results for v in free_vars(e)) - frozenset(self.inputs)
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The new coordinates of a point."""
+        """Returns the new coordinates of the element with these indices."""
         values = dict(zip(self.inputs, indices, strict=True))
         return tuple(substitute(e, values) for e in self.results)
 
     def then(self, other: IndexMap, facts: Facts = EMPTY) -> IndexMap:
-        """The composition: this map, then `other`."""
+        """Returns the composition: this map, then `other`."""
         return IndexMap(self.inputs, tuple(simplify(e, facts) for e in other.apply(self.results)))
 
     def layout(self, extents: Sequence[Expr], facts: Facts = EMPTY) -> Layout | Refusal:
@@ -93,7 +93,7 @@ class IndexMap:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A map applied to a tensor: the extents before it, with padding, and after it."""
+    """An index map applied to a tensor of given extents: those extents, the padded ones, and the shape after it."""
 
     map: IndexMap
     extents: tuple[Expr, ...]
@@ -118,7 +118,7 @@ class Layout:
         return tuple(simplify(indices.get(v, Const(0, i64)), facts) for v in self.map.inputs)
 
     def is_element(self, place: Sequence[Expr], facts: Facts = EMPTY) -> Expr:
-        """The condition that a place is not padding."""
+        """Returns the condition that a position of the new layout is an element and not padding."""
         limits = zip(self.inverse(place, facts), self.extents, strict=True)
         return all_of(*(e < n for e, n in limits if not prove(e < n, facts)))
 
@@ -157,7 +157,7 @@ def _is_known(e: Expr, named: Sequence[Var]) -> bool:
 
 
 def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
-    """Parses the text of a map."""
+    """Parses the text of a lambda into an index map; raises ValueError if it is none."""
     try:
         if len(text) > _MAX_TEXT:
             raise ValueError("it is too long")
@@ -190,7 +190,7 @@ def _expression(node: ast.expr, names: dict[str, Var]) -> Expr:
 
 
 def _unit(e: Expr, v: Var) -> int | None:
-    """The u such that `e` is v // u, or None."""
+    """Returns the constant u such that `e` is v // u, or None."""
     if e is v:
         return 1
     if isinstance(e, FloorDiv) and isinstance(e.args[1], Const):
@@ -200,14 +200,14 @@ def _unit(e: Expr, v: Var) -> int | None:
 
 
 def _rounded(extent: Expr, divisor: int, facts: Facts) -> Expr:
-    """An extent rounded up to a multiple of the divisor."""
+    """Returns an extent rounded up to a multiple of the divisor."""
     if divisor == 1 or prove_equal(extent % divisor, Const(0, i64), facts):
         return extent
     return simplify((extent + (divisor - 1)) // divisor * divisor, facts)
 
 
 def _take_apart(s: IterSum, value: Expr, values: dict[Mark, Expr]) -> None:
-    """Adds to the value of each mark what the value of a sum says about it."""
+    """Solves a sum of splits for its marks: adds to `values` the part of each mark that `value`, the sum's value, determines."""
     rest = value - s.base
     for n, p in enumerate(s.splits):
         digit = rest // p.scale if n == 0 else rest // p.scale % p.extent

@@ -43,7 +43,7 @@ def nonneg(p: Poly, facts: Facts) -> bool:
 
 
 def _proven(p: Poly, facts: Facts) -> bool:
-    """Tries the methods of proof, cheap ones first."""
+    """Returns True if one of the proof methods shows p >= 0; cheap ones are tried first."""
     # Proofs needed inside of a case split get fewer splits of their own; otherwise the number of cases would explode.
     most = SPLITS if facts.cases < 2 else 2
     if _with_cases(p, facts, most, [STEPS]) or _by_ends(p, facts):
@@ -157,7 +157,7 @@ def _shortest_first(p: Poly, facts: Facts) -> bool:
 
 
 class _Search:
-    """Depth-first search that cancels terms with known inequalities."""
+    """A depth-first search for a proof of p >= 0: it cancels terms with known inequalities."""
 
     def __init__(self, facts: Facts, left: list[int], p: Poly) -> None:
         self.facts = facts
@@ -178,7 +178,7 @@ class _Search:
         return self.cancel(p)
 
     def cancel(self, p: Poly) -> bool:
-        """Proves `p` by canceling one of its terms."""
+        """Returns True if `p` >= 0 is provable by canceling one of its terms."""
         return any(self.prove(q) for q in self.steps(p))
 
     def steps(self, p: Poly) -> Iterator[Poly]:
@@ -249,7 +249,7 @@ def definition(atom: Expr, facts: Facts) -> tuple[Poly, ...]:
 
 
 def _definition(atom: Expr, facts: Facts) -> list[Poly]:
-    """The inequalities that define an atom, not memoized."""
+    """Returns the inequalities that define a min, max, quotient or remainder, as polynomials >= 0."""
     me: Poly = {(atom,): 1}
     sides = [_integer(a, facts) for a in atom.args]
     if type(atom) is E.Min:

@@ -28,7 +28,7 @@ from .parse_tables import BINARY, COMPARE, FUNCTION_NAMES, HINTS, INTEGER_FUNCTI
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A subexpression of Python numbers alone, whose dtype its context decides."""
+    """A parsed subexpression of Python numbers alone, whose dtype its context decides later."""
 
     default: DType
     build: Callable[[DType], Expr]
@@ -39,7 +39,7 @@ Value = Expr | Open
 
 
 class ExprParser:
-    """Parses expressions."""
+    """Parses Python syntax trees into scalar expressions."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -47,15 +47,15 @@ class ExprParser:
     # What languages override.
 
     def lookup(self, node: ast.Name) -> object:
-        """The object that a name means here."""
+        """Returns the Python object that a name means in the surrounding scope."""
         return self.source.resolve(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Parses `a[...]`."""
+        """Parses `a[...]`; here an error, subclasses allow it."""
         raise self.unsupported(node, "indexing is not possible here")
 
     def no_value(self, node: ast.expr, found: object) -> Error:
-        """The error for a name whose value is not a scalar."""
+        """Returns the error for a name whose value is not a scalar."""
         return self.error(node, f"`{ast.unparse(node)}` is no number but an object of type `{type(found).__name__}`")
 
     # Errors.
@@ -65,15 +65,15 @@ class ExprParser:
         return self.source.span(node)
 
     def error(self, node: ast.AST, what: str, *, note: str = "", facts: list[str] | None = None, help: str = "") -> Error:
-        """A user error at `node`."""
+        """Returns an error that points at `node` in the user's source."""
         return Error(what, where=self.span(node), note=note, facts=facts or [], help=help)
 
     def unsupported(self, node: ast.AST, what: str, help: str = "") -> Error:
-        """The error for Python syntax that the language does not have."""
+        """Returns the error for Python syntax that the language does not have."""
         return UnsupportedError(what, where=self.span(node), help=help)
 
     def mismatch(self, node: ast.expr, what: str, a: tuple[ast.expr, Expr], b: tuple[ast.expr, Expr]) -> Error:
-        """The error for two operands of different dtypes."""
+        """Returns the error for two operands of different dtypes, with the cast that would help."""
         shown = [f"`{ast.unparse(n)}` is {e.dtype}" for n, e in (a, b)]
         wide, narrow = (a, b) if _rank(a[1].dtype) >= _rank(b[1].dtype) else (b, a)
         return self.error(node, what, facts=shown, help=f"nothing is cast by itself: write cast({wide[1].dtype}, {ast.unparse(narrow[0])})")
@@ -81,7 +81,7 @@ class ExprParser:
     # Reading.
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or dotted name means, local names included."""
+        """Returns the object that a name or dotted name means, local names included."""
         if isinstance(node, ast.Name):
             return self.lookup(node)
         return self.source.resolve(node)
@@ -110,7 +110,7 @@ class ExprParser:
         return value if value.dtype is i64 else Cast(i64, value)
 
     def value(self, node: ast.expr) -> Value:
-        """Parses an expression, which may stay `Open`."""
+        """Parses an expression; one of Python numbers alone stays `Open`."""
         match node:
             case ast.Constant():
                 return self.literal(node, node.value)
@@ -137,7 +137,7 @@ class ExprParser:
         raise self.unsupported(node, f"`{ast.unparse(node)}` is not an expression of this language", help=HINTS.get(type(node), ""))
 
     def literal(self, node: ast.expr, found: object) -> Value:
-        """Converts a Python object to a value."""
+        """Converts a Python object that a name stands for to an expression; raises if it is no number."""
         if isinstance(found, Expr):
             return found
         if isinstance(found, bool):
@@ -230,7 +230,7 @@ class ExprParser:
         return Neg(a) if isinstance(op, ast.USub) else BitNot(a)
 
     def _whole(self, node: ast.expr, number: float) -> int:
-        """The number as an int; raises an error if it is not one."""
+        """Returns the number if it is an int; raises an error otherwise."""
         if isinstance(number, int):
             return number
         raise self.error(node, f"`~` is an operation on integers, not on {number}")
@@ -251,7 +251,7 @@ class ExprParser:
         return result
 
     def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
-        """Builds one comparison of two operands."""
+        """Builds one comparison of two parsed operands; `exchanged` swaps them, as for `>`."""
         if exchanged:
             sides, values = sides[::-1], values[::-1]
         joined = self.join(node, (sides[0], values[0]), (sides[1], values[1]), cls)
@@ -416,5 +416,5 @@ def _default(a: Open, b: Open) -> DType:
 
 
 def _rank(d: DType) -> tuple[bool, int]:
-    """The order of dtypes for the advice which operand to cast."""
+    """Returns a sort key of dtypes, for the advice which of two operands to cast."""
     return (d.is_float, d.bits if d is not bool_ else 0)

@@ -22,7 +22,7 @@ Condition = Callable[[Bindings, Facts], bool]
 
 
 class Pattern:
-    """A tree of node classes over pattern variables and literals."""
+    """A pattern for expressions: a tree of node classes over pattern variables and literals."""
 
     __slots__ = ("args", "head", "name", "value")
 
@@ -33,7 +33,7 @@ class Pattern:
         self.value = value  # the value of a literal, or a function that computes it from the bindings
 
     def match(self, e: Expr, found: Bindings) -> Iterator[Bindings]:
-        """The ways in which `e` matches, each as a binding of the variables."""
+        """Yields the ways in which `e` matches the pattern, each as a binding of the pattern variables."""
         if self.head is None or (self.head is Const and self.name):
             if self.head is Const and type(e) is not Const:
                 return
@@ -51,7 +51,7 @@ class Pattern:
                 yield from self._match_args(e.args[::-1], 0, found)
 
     def _match_args(self, args: tuple[Expr, ...], i: int, found: Bindings) -> Iterator[Bindings]:
-        """Matches the operands from number `i` on."""
+        """Yields the bindings with which the operands from number `i` on match their patterns."""
         if i == len(args):
             yield found
             return
@@ -72,7 +72,7 @@ class Pattern:
         return E.Call(self.name, *args) if self.head is E.Call else self.head(*args)
 
     def variables(self) -> list[Pattern]:
-        """The leaves that bind something, one for each name."""
+        """Returns the pattern variables, one leaf for each name."""
         if not self.args:
             return [self] if self.name and self.head in (None, Const) else []
         seen: dict[str, Pattern] = {}
@@ -90,7 +90,7 @@ class Pattern:
 
 
 def op(head: type[Expr], *args: Pattern) -> Pattern:
-    """A node of a class over patterns."""
+    """Returns a pattern for a node of this class whose operands match patterns."""
     return Pattern(head, args)
 
 
@@ -100,7 +100,7 @@ def lit(value: Any) -> Pattern:
 
 
 def call(fn: str, *args: Pattern) -> Pattern:
-    """A call of a function."""
+    """Returns a pattern for a call of the math function `fn` whose operands match patterns."""
     return Pattern(E.Call, args, fn)
 
 
@@ -117,7 +117,7 @@ class Rule:
         self.when = when
 
     def apply(self, e: Expr, facts: Facts) -> Expr | None:
-        """The result of the rule at the node `e`, or None if it does not apply."""
+        """Returns the node `e` rewritten by the rule, or None if the rule does not apply."""
         for bindings in self.pattern.match(e, {}):
             dtype = operand_dtype(bindings)
             if dtype in self.dtypes and (self.when is None or self.when(bindings, facts)):

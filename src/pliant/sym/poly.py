@@ -37,19 +37,19 @@ def order(e: Expr) -> Key:
 
 
 def mono_order(m: Mono) -> Key:
-    """A sort key: monomials of high degree first, then by their atoms."""
+    """Returns a sort key of monomials: high degrees first, then by their atoms."""
     return (-len(m), *(order(a) for a in m))
 
 
 def times(a: Mono, b: Mono) -> Mono:
-    """The product of two monomials."""
+    """Returns the product of two monomials, with sorted atoms."""
     if not a or not b:
         return a or b
     return tuple(sorted(a + b, key=order))
 
 
 def without(m: Mono, part: Mono) -> Mono | None:
-    """`m / part`, or None if `part` does not divide it."""
+    """Returns `m / part`, or None if the monomial `part` does not divide `m`."""
     rest = list(m)
     for atom in part:
         if atom not in rest:
@@ -59,12 +59,12 @@ def without(m: Mono, part: Mono) -> Mono | None:
 
 
 def constant(value: int) -> Poly:
-    """The constant polynomial."""
+    """Returns the constant polynomial of this value."""
     return {(): value} if value else {}
 
 
 def add(a: Poly, b: Poly, scale: int = 1) -> Poly:
-    """a + scale * b."""
+    """Returns the polynomial a + scale * b."""
     result = dict(a)
     for m, c in b.items():
         total = result.get(m, 0) + scale * c
@@ -76,12 +76,12 @@ def add(a: Poly, b: Poly, scale: int = 1) -> Poly:
 
 
 def scale(a: Poly, by: int) -> Poly:
-    """by * a."""
+    """Returns the polynomial by * a."""
     return {m: c * by for m, c in a.items()} if by else {}
 
 
 def multiply(a: Poly, b: Poly) -> Poly:
-    """a * b."""
+    """Returns the product of two polynomials."""
     result: Poly = {}
     for m, c in a.items():
         for n, d in b.items():
@@ -125,7 +125,7 @@ RING = frozenset((Const, Add, Sub, Mul, Neg))  # the nodes that polynomials expa
 
 
 def _poly(e: Expr) -> Poly:
-    """The polynomial of one node."""
+    """Returns the polynomial of a node from those of its operands; a node that is no sum or product is an atom."""
     kind = type(e)
     if kind is Const:
         return constant(e.payload)
@@ -183,7 +183,7 @@ def quotient(p: Poly, d: Poly) -> Poly | None:
 
 
 def atoms(p: Poly) -> list[Expr]:
-    """The atoms of a polynomial, each once, sorted."""
+    """Returns the atoms of a polynomial, each once, sorted."""
     return sorted({a for m in p for a in m}, key=order)
 
 
@@ -193,7 +193,7 @@ def content(p: Poly) -> int:
 
 
 def replace(p: Poly, atom: Expr, by: Poly) -> Poly:
-    """`p` with an atom replaced by a polynomial."""
+    """Returns `p` with an atom replaced by a polynomial."""
     result: Poly = {}
     for m, c in p.items():
         power = m.count(atom)

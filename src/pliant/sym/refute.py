@@ -34,7 +34,7 @@ def refuted(p: Poly, facts: Facts) -> bool:
 
 
 def _poly_at(p: Poly, k: int, facts: Facts) -> int | None:
-    """The value of a polynomial at point `k`."""
+    """Returns the value of a polynomial at sample point number `k`; None if an atom cannot be evaluated there."""
     total = 0
     for m, c in p.items():
         for atom in m:
@@ -47,7 +47,7 @@ def _poly_at(p: Poly, k: int, facts: Facts) -> int | None:
 
 
 def _at(e: Expr, k: int, facts: Facts) -> int | None:
-    """The value of an expression at point `k`; None if it cannot be evaluated."""
+    """Returns the value of an expression at sample point number `k`; None if it cannot be evaluated."""
     if type(e) is Const:
         return int(e.payload)
     cache = facts.cache("points")
@@ -58,7 +58,7 @@ def _at(e: Expr, k: int, facts: Facts) -> int | None:
 
 
 def _computed(e: Expr, k: int, facts: Facts) -> int | None:
-    """The value of an operation at point `k`."""
+    """Returns the value of an operation at sample point number `k`; None if it cannot be evaluated."""
     kind = type(e)
     if kind not in E._FOLD and kind not in (E.Neg, E.Select):
         return None

@@ -38,7 +38,7 @@ def _free_of(over: Collection[Var], e: Expr, facts: Facts) -> Expr:
 
 
 def _extreme(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
-    """A bound of `e`, memoized."""
+    """Returns an upper (`up`) or lower bound of `e` that is free of the variables `over` (memoized)."""
     if free_vars(e).isdisjoint(over):
         return e
     key = ("extreme", e, over, up)
@@ -51,12 +51,12 @@ def _extreme(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
 
 
 def _constant(e: Expr, facts: Facts, up: bool) -> Expr:
-    """The constant bound."""
+    """Returns the constant upper (`up`) or lower bound of `e` that the facts give."""
     return Const(int_range(e, facts)[up], e.dtype)
 
 
 def _find(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
-    """The bound of a node by its kind."""
+    """Returns an upper (`up`) or lower bound of a node that is free of the variables `over`, by the kind of node."""
     kind = type(e)
     if isinstance(e, Var):
         end = facts.ends.get(e, (None, None))[up]
@@ -81,7 +81,7 @@ def _find(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
 
 
 def _sum(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
-    """The best bound of a sum: by known inequalities, and term by term."""
+    """Returns the best upper or lower bound of a sum: by known inequalities, or term by term."""
     p = poly_of(e)
     if not exact(p, e.dtype, facts):
         return _constant(e, facts, up)
@@ -97,7 +97,7 @@ def _sum(e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Expr:
 
 
 def _free(p: Poly, over: frozenset[Var]) -> Poly | None:
-    """The polynomial if it is free of the variables, else None."""
+    """Returns the polynomial if it does not contain the variables `over`, else None."""
     return p if all(free_vars(a).isdisjoint(over) for m in p for a in m) else None
 
 

@@ -29,7 +29,7 @@ RULES: list[Rule] = []
 
 
 def rule(name: str, dtypes: tuple[DType, ...], pattern: Pattern, result: Pattern, when: Condition | None = None) -> None:
-    """Adds a rule to the table."""
+    """Adds a rewrite rule to the table."""
     RULES.append(Rule(name, dtypes, pattern, result, when))
 
 
@@ -61,7 +61,7 @@ def _reciprocal_exact(found: Bindings, facts: Facts) -> bool:
 
 
 def _value(found: Bindings) -> float:
-    """The value of the literal c."""
+    """Returns the value of the literal that the pattern variable c matched."""
     literal: Expr = found["c"]
     return literal.value  # type: ignore[attr-defined, no-any-return]
 

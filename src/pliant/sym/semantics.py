@@ -55,7 +55,7 @@ def literal(value: Value, dtype: DType) -> Const:
 
 
 def _floordiv(d: DType, a: Value, b: Value) -> Value:
-    """Floor division, 0 for a zero divisor."""
+    """Floor division of numpy integers; 0 for a zero divisor."""
     zero = b == 0
     divisor = np.where(zero, 1, b).astype(d.numpy())
     if d.kind == "i":  # division by -1 is done by negation, which wraps for min
@@ -105,7 +105,7 @@ def _max(d: DType, a: Value, b: Value) -> Value:
 
 
 def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b and its rounding error."""
+    """Returns a + b and its rounding error, in numpy."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -157,7 +157,7 @@ def _fma64(a: Value, b: Value, c: Value) -> Value:
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
-    """FMA by rational arithmetic."""
+    """Returns a * b + c rounded once, by rational arithmetic."""
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return 0.0
@@ -180,7 +180,7 @@ def _neg(d: DType, a: Value) -> Value:
 
 
 def to_bf16(a: Value) -> Value:
-    """f64 or f32 to bfloat16 with one rounding to nearest even."""
+    """Converts f64 or f32 to bfloat16 with one rounding to nearest even."""
     a = np.asarray(a)
     if a.dtype == np.float64:
         a = _odd_f32(a)
@@ -190,7 +190,7 @@ def to_bf16(a: Value) -> Value:
 
 
 def _odd_f32(a: Value) -> Value:
-    """f64 to f32 rounded to odd."""
+    """Converts f64 to f32 with rounding to odd, so that a second rounding is correct."""
     near = a.astype(np.float32)
     error = a - near
     even = (near.view(np.uint32) & 1) == 0
@@ -226,7 +226,7 @@ def _saturate(inside: Value, low: Value, high: Value, d: DType) -> Value:
 
 
 def cast(a: Value, d: DType) -> Value:
-    """The value(s) `a` in the dtype `d`."""
+    """Converts numpy values to the dtype `d`, as the expression `Cast` does."""
     a = np.asarray(a)
     source = a.dtype.kind if a.dtype.kind in "biuf" else "f"  # numpy gives bfloat16 the kind V
     with np.errstate(all="ignore"):
@@ -288,7 +288,7 @@ _OPS: dict[type[Expr], Callable[..., Value]] = {
 
 
 def apply(node: Expr, operands: Sequence[Value]) -> Value:
-    """The value of `node` from the values of its operands; not for `Load`."""
+    """Computes an expression node in numpy from the values of its operands; not for `Load`."""
     with np.errstate(all="ignore"):
         return np.asarray(_apply(node, operands))[()]
 
@@ -343,7 +343,7 @@ def evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None = None) -> Value
 
 
 def _evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Expr, Value]) -> Value:
-    """The value of a node, memoized."""
+    """Returns the value of a node, computed once per memo."""
     value = memo.get(e)
     if value is None:
         value = memo[e] = np.asarray(_compute(e, env, load, memo))[()]
@@ -351,7 +351,7 @@ def _evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Exp
 
 
 def _compute(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Expr, Value]) -> Value:
-    """The value of a node."""
+    """Computes the value of a node in numpy; arms of selects are computed only where they are taken."""
     if isinstance(e, Const):
         return const_value(e)
     if isinstance(e, Var):

@@ -31,7 +31,7 @@ ROUNDS = 8  # rewriting ends long before this; the limit only catches rules that
 
 
 def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
-    """`e` in canonical form, of equal value wherever the facts hold."""
+    """Returns `e` in canonical form, of equal value wherever the facts hold."""
     cache = facts.cache("simplify")
     result: Expr | None = cache.get(e)
     if result is None:
@@ -44,7 +44,7 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
 
 
 def _to_the_end(e: Expr, facts: Facts) -> Expr:
-    """Rewrites until nothing changes."""
+    """Rewrites `e` until nothing changes; returns the result and memoizes it."""
     result, previous = e, None
     for _ in range(ROUNDS):
         if result is previous:
@@ -57,7 +57,7 @@ def _to_the_end(e: Expr, facts: Facts) -> Expr:
 
 
 def _visit(e: Expr, facts: Facts) -> Expr:
-    """One round of rewriting: simplifies the operands, then the node."""
+    """Makes one round of rewriting: simplifies the operands, then the node."""
     if type(e) is Const:
         return e
     if isinstance(e, Var):
@@ -89,7 +89,7 @@ def _pure(e: Expr) -> bool:
 
 
 def _replaced(e: Expr, facts: Facts) -> Expr:
-    """The value that the facts know for `e`, or `e` itself."""
+    """Returns the value that the facts know for `e`, or `e` itself."""
     instead = facts.equal.get(e)
     if instead is not None:
         return simplify(instead, facts)
@@ -118,7 +118,7 @@ def _guarded(e: Expr, facts: Facts) -> tuple[Expr, ...]:
 
 
 def _local(e: Expr, facts: Facts) -> Expr:
-    """Simplifies one node whose operands are simplified."""
+    """Simplifies one node whose operands are simplified already: constant folding, rewrite rules, arithmetic."""
     if e.args and all(type(a) is Const for a in e.args):
         folded = fold(e)
         if folded is not None:
@@ -163,7 +163,7 @@ def _ring(e: Expr, facts: Facts) -> Expr:
 
 
 def _as_expr(found: Poly | Expr, d: DType, facts: Facts) -> Expr:
-    """A polynomial as an expression, after merging quotients with remainders."""
+    """Returns a polynomial as an expression, after merging quotients with remainders; an expression unchanged."""
     if isinstance(found, Expr):
         return found
     return to_expr(reduce_coefficients(merge(found, facts), d), d)

@@ -42,7 +42,7 @@ MARKERS: dict[Role, str] = {"in": "Tensor", "out": "Out", "inout": "InOut", "sta
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The content of a tensor annotation: dtype, shape, strides in elements (None: row-major contiguous), role."""
+    """A tensor annotation as data: dtype, shape, strides in elements (None: row-major contiguous), role."""
 
     dtype: DType
     shape: tuple[Expr, ...]
@@ -58,7 +58,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Strides:
-    """The strides of a tensor annotation; written `strides(s, 1)`."""
+    """The strides in a tensor annotation, written `strides(s, 1)`."""
 
     values: tuple[Expr, ...]
 
@@ -124,7 +124,7 @@ def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
 
 
 def _integer(value: object, what: str) -> int:
-    """`value` if it is an integer; raises an error otherwise."""
+    """Returns `value` if it is an integer; raises an error otherwise."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise Error(f"`{what}` of a dim is an integer, not {value!r}", where=caller_span())

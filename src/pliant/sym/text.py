@@ -42,7 +42,7 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
 
 
 def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, outer: int) -> str:
-    """The text of a node, not memoized."""
+    """Returns the Python text of an expression, not memoized."""
     if isinstance(e, Const):
         if e.dtype is bool_:
             return str(e.value)
@@ -65,7 +65,7 @@ def _says_dtype(e: Expr) -> bool:
 
 
 def _says(e: Expr, below: list[bool]) -> bool:
-    """`_says_dtype` of a node from that of its operands."""
+    """Returns `_says_dtype` of a node from that of its operands."""
     if isinstance(e, Const):
         return e.dtype is bool_
     if isinstance(e, Select):
@@ -76,7 +76,7 @@ def _says(e: Expr, below: list[bool]) -> bool:
 
 
 def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None) -> str:
-    """The text of an operation."""
+    """Returns the Python text of an operation."""
     if isinstance(e, Cast | Bitcast):
         return f"{type(e).__name__.lower()}({e.dtype}, {text(e.args[0], None, names)})"
     if isinstance(e, Select):

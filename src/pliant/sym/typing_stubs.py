@@ -18,7 +18,7 @@ Index = SupportsIndex | slice
 
 
 class Scalar:
-    """A scalar or a tensor of one dtype."""
+    """The base of the dtypes for type checkers: a scalar or a tensor of one dtype."""
 
     def __init__(self, value: Scalar | float) -> None: ...
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Self:
@@ -29,7 +29,7 @@ class Scalar:
     # Graph programs use the shape and its extents.
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents."""
+        """The extents of a tensor, for type checkers."""
         raise NotImplementedError
 
     # Written out, because checkers do not report "unsupported operand types" for an alias.
@@ -88,7 +88,7 @@ class Scalar:
 
 
 class Integer(Scalar):
-    """A scalar of an integer dtype: an index, a loop bound, bits."""
+    """The base of the integer dtypes for type checkers: an index, a loop bound, bits."""
 
     def __index__(self) -> int:
         raise NotImplementedError
@@ -239,7 +239,7 @@ class Result(bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64):
 
 
 class DimInt(int):
-    """A dim: an integer that is known at run time."""
+    """A dim for type checkers: an integer that is known at run time."""
 
     name: str
     min: int

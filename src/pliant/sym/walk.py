@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """Every distinct node of `e`, operands before users."""
+    """Yields every distinct node of `e`, operands before the nodes that use them."""
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(e, False)]
     while stack:
@@ -24,7 +24,7 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def depth(e: Expr) -> int:
-    """The number of nodes on the longest path down from `e` (memoized)."""
+    """Returns the number of nodes on the longest path down from `e` (memoized)."""
     levels: int = fold_up(e, "depth", lambda node, below: 1 + max(below, default=0))
     return levels
 

@@ -16,7 +16,7 @@ from ..expr import Add, BitAnd, Bitcast, BitOr, Call, Const, Expr, Fma, Max, Min
 
 
 def number(value: float, like: Expr) -> Const:
-    """A literal of the dtype of `like`."""
+    """Returns the literal `value` in the dtype of `like`."""
     return Const(value, like.dtype)
 
 
@@ -55,12 +55,12 @@ def by_pairs(x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def absolute(x: Expr) -> Expr:
-    """The absolute value."""
+    """Returns the expression |x|."""
     return Call("abs", x)
 
 
 def clamp(x: Expr, low: float, high: float) -> Expr:
-    """`x` clamped to the range; NaN stays."""
+    """Returns `x` clamped to low..high as an expression; NaN stays NaN."""
     return Min(Max(x, number(low, x)), number(high, x))
 
 
@@ -68,7 +68,7 @@ def clamp(x: Expr, low: float, high: float) -> Expr:
 
 
 def fraction_bits(d: DType) -> int:
-    """The number of bits of the fraction."""
+    """Returns the number of fraction bits of f32 or f64, without the hidden one."""
     return 23 if d is f32 else 52
 
 
@@ -83,17 +83,17 @@ def unsigned(d: DType) -> DType:
 
 
 def bits(x: Expr) -> Expr:
-    """The bits of a float."""
+    """Returns the bits of a float as an expression of the unsigned integer type of its width."""
     return Bitcast(unsigned(x.dtype), x)
 
 
 def pattern(value: int, like: Expr) -> Const:
-    """An integer literal for the bits of floats like `like`."""
+    """Returns an integer literal to combine with the bits of floats of the dtype of `like`."""
     return Const(value, unsigned(like.dtype))
 
 
 def sign_bit(x: Expr) -> Expr:
-    """The sign bit of `x`, with all other bits cleared."""
+    """Returns the bits of `x` with all but the sign bit cleared, as an expression."""
     return BitAnd(bits(x), pattern(1 << (x.dtype.bits - 1), x))
 
 
@@ -130,20 +130,20 @@ Pair = tuple[Expr, Expr]
 
 
 def two_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its rounding error."""
+    """Returns a + b and its exact rounding error, as expressions (Knuth)."""
     s = Add(a, b)
     t = Sub(s, a)
     return s, Add(Sub(a, Sub(s, t)), Sub(b, t))
 
 
 def quick_two_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its rounding error, if |a| >= |b|."""
+    """Returns a + b and its exact rounding error, as expressions, if |a| >= |b| (Dekker)."""
     s = Add(a, b)
     return s, Sub(b, Sub(s, a))
 
 
 def two_product(a: Expr, b: Expr, fused: bool) -> Pair:
-    """a * b and its rounding error; without `fused` only for f64 below 2^996."""
+    """Returns a * b and its exact rounding error, as expressions; without `fused` only for f64 below 2^996."""
     p = Mul(a, b)
     if fused:
         return p, Fma(a, b, Neg(p))
@@ -173,12 +173,12 @@ def rest_of(c: Expr, a: Expr, b: Expr, fused: bool) -> Expr:
 
 
 def pair_product(a: Pair, b: Pair, fused: bool) -> Pair:
-    """The product of two pairs, to about twice the precision."""
+    """Returns the product of two double-double pairs, to about twice the precision."""
     p, low = two_product(a[0], b[0], fused)
     return quick_two_sum(p, MulAdd(a[0], b[1], MulAdd(a[1], b[0], low)))
 
 
 def pair_sum(a: Pair, b: Pair) -> Pair:
-    """The sum of two pairs, to about twice the precision unless it cancels."""
+    """Returns the sum of two double-double pairs, to about twice the precision unless it cancels."""
     s, low = two_sum(a[0], b[0])
     return quick_two_sum(s, Add(low, Add(a[1], b[1])))

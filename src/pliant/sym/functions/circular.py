@@ -108,7 +108,7 @@ def _reduce64(x: Expr, fused: bool) -> _Angle:
 
 
 def _within(value: Expr, x: Expr) -> Expr:
-    """The value, or NaN if x is out of range."""
+    """Returns `value`, or NaN if |x| is beyond the range in which the function is accurate."""
     return Select(Lt(absolute(x), number(RANGE[x.dtype], x)), value, number(math.nan, x))
 
 
@@ -118,7 +118,7 @@ def _odd(quarters: Expr) -> Expr:
 
 
 def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
-    """The sine of x + ahead * pi/2."""
+    """Returns the sine of x + ahead * pi/2 as an expression, from the reduced angle of x."""
     d = x.dtype
     turn = Add(angle.quarters, pattern(ahead, x)) if ahead else angle.quarters
     size = Select(_odd(turn), angle.cosine, angle.sine)
@@ -127,19 +127,19 @@ def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
 
 
 def sin(x: Expr, fused: bool = True) -> Expr:
-    """The sine."""
+    """Returns the definition of the sine as an expression."""
     if x.dtype is f32:
         return _sin32(x, fused)
     return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce64(x, fused), 0))  # a zero keeps its sign
 
 
 def cos(x: Expr, fused: bool = True) -> Expr:
-    """The cosine."""
+    """Returns the definition of the cosine as an expression."""
     return _cos32(x, fused) if x.dtype is f32 else _wave(x, _reduce64(x, fused), 1)
 
 
 def tan(x: Expr, fused: bool = True) -> Expr:
-    """The tangent; after an odd number of quarter turns it is -cos r / sin r."""
+    """Returns the definition of the tangent as an expression; after an odd number of quarter turns it is -cos r / sin r."""
     if x.dtype is f32:
         return _tan32(x, fused)
     angle = _reduce64(x, fused)

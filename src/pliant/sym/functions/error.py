@@ -25,7 +25,7 @@ _FAR_64 = (
 
 
 def erf(x: Expr) -> Expr:
-    """The error function."""
+    """Returns the definition of the error function as an expression."""
     single = x.dtype is f32
     size = Min(absolute(x), number(4.0 if single else 6.0, x))  # beyond this erf rounds to 1
     near = MulAdd(polynomial(Mul(x, x), _NEAR_32 if single else _NEAR_64), x, x)

@@ -84,7 +84,7 @@ def exp_of(x: Expr, q: Sequence[float], low: Expr | None = None) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e to the power of x."""
+    """Returns the definition of e^x as an expression."""
     return _exp_32(clamp(x, -104.0, 89.0)) if x.dtype is f32 else exp_of(clamp(x, -746.0, 710.0), EXP_64)
 
 
@@ -107,7 +107,7 @@ def _exp_32(x: Expr) -> Expr:
 
 
 def exp2(x: Expr, fused: bool = True) -> Expr:
-    """2 to the power of x."""
+    """Returns the definition of 2^x as an expression."""
     x = clamp(x, -151.0, 129.0) if x.dtype is f32 else clamp(x, -1076.0, 1025.0)
     magic = number(whole_bias(x.dtype), x)
     t = MulAdd(x, number(0.5, x), magic)
@@ -124,7 +124,7 @@ def exp2(x: Expr, fused: bool = True) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """e^x - 1, accurate near zero."""
+    """Returns the definition of e^x - 1 as an expression, accurate near zero."""
     if x.dtype is f32:
         return _expm1_32(x)
     r, power = _reduce(clamp(x, -60.0, 710.0), 1.0, 1023.0)
@@ -167,7 +167,7 @@ def decay(x: Expr, fused: bool = True) -> Expr:
 
 
 def tanh(x: Expr, fused: bool = True) -> Expr:
-    """The hyperbolic tangent: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
+    """Returns the definition of tanh as an expression: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
     single = x.dtype is f32
     size = Min(absolute(x), number(10.0 if single else 20.0, x))  # beyond this tanh rounds to 1
     r, power = _reduce(size, 0.5, rough=single and fused)

@@ -15,12 +15,12 @@ _LN2 = math.log(2.0)
 
 
 def _by_f64(define: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """A function that is defined in f64, and rounded for f32."""
+    """Returns a definition for both dtypes from one for f64: for f32 it computes in f64 and rounds."""
     return lambda x: Cast(f32, define(Cast(f64, x))) if x.dtype is f32 else define(x)
 
 
 def _half_exp(size: Expr) -> Expr:
-    """e^size / 2 if e^size alone would overflow: by squaring e^(size / 2)."""
+    """Returns e^size / 2, by squaring e^(size / 2), for a size at which e^size alone would overflow."""
     root = Call("exp", Mul(size, number(0.5, size)))
     return Mul(Mul(root, number(0.5, size)), root)
 

@@ -53,7 +53,7 @@ def _by_f64(define: Callable[..., Expr], short: Series, long: Series) -> Callabl
 
 
 def _turned(s: Expr, series: Series, turn_high: Expr, turn_low: Expr) -> Expr:
-    """turn + atan(s) for a small s."""
+    """Returns turn + atan(s) for a small s, by a series; `turn` is the sum of a high and a low part."""
     z = Mul(s, s)
     return Add(turn_high, Add(s, MulAdd(Mul(s, z), polynomial(z, series), turn_low)))
 

@@ -83,7 +83,7 @@ def _split(x: Expr, up: tuple[Expr, int] | None = None) -> tuple[Expr, Expr, Exp
 
 
 def _split_any(x: Expr) -> tuple[Expr, Expr]:
-    """k and m of a positive x, which may be denormal."""
+    """Splits a positive x, which may be denormal, into k and m with x = 2^k * m; returns both."""
     d = x.dtype
     up = fraction_bits(d) + 2
     small = Lt(x, number(2.0 ** (1 - bias(d)), x))
@@ -116,7 +116,7 @@ def _at_edges(value: Expr, x: Expr, y: Expr) -> Expr:
 
 
 def log(x: Expr) -> Expr:
-    """The natural logarithm; denormals are scaled first."""
+    """Returns the definition of the natural logarithm as an expression; denormals are scaled first."""
     k, m = _split_any(x)
     return _at_edges(_log(k, Sub(m, number(1.0, x))), x, x)
 
@@ -130,17 +130,17 @@ def _log_to_base(x: Expr, inverse: Pair, fused: bool) -> Expr:
 
 
 def log2(x: Expr, fused: bool = True) -> Expr:
-    """The logarithm to base 2."""
+    """Returns the definition of the logarithm to base 2 as an expression."""
     return _log_to_base(x, (Const(_INVERSE_LN2[0], f64), Const(_INVERSE_LN2[1], f64)), fused)
 
 
 def log10(x: Expr, fused: bool = True) -> Expr:
-    """The logarithm to base 10."""
+    """Returns the definition of the logarithm to base 10 as an expression."""
     return _log_to_base(x, (Const(_INVERSE_LN10[0], f64), Const(_INVERSE_LN10[1], f64)), fused)
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1 + x); the rounding error of 1 + x is added to the fraction."""
+    """Returns the definition of log(1 + x); the rounding error of 1 + x is added to the fraction."""
     d = x.dtype
     u, error = two_sum(number(1.0, x), x)
     k, m, field = _split(u)
@@ -192,7 +192,7 @@ def _power(size: Expr, y: Expr, fused: bool) -> Expr:
 
 
 def pow(x: Expr, y: Expr, fused: bool = True) -> Expr:
-    """x to the power of y, with all special cases of C99."""
+    """Returns the definition of x^y as an expression, with all special cases of C99."""
     d = x.dtype
     zero, one, inf, nan = (number(v, x) for v in (0.0, 1.0, math.inf, math.nan))
     size = absolute(x)

@@ -24,7 +24,7 @@ def _round(x: Expr) -> Expr:
 
 
 class _Modulus:
-    """Arithmetic modulo an integer of 53 bits."""
+    """Arithmetic of expressions modulo y, an f64 that is an integer of 53 bits."""
 
     def __init__(self, y: Expr, fused: bool) -> None:
         self.y = y
@@ -36,7 +36,7 @@ class _Modulus:
         return rest_of(a, _round(Mul(a, self.inverse)), self.y, self.fused)
 
     def product(self, a: Expr, b: Expr, factor: Expr | None = None) -> Expr:
-        """a*b, or a*b*factor with a factor of 1 or 2, reduced."""
+        """Returns a*b, or a*b*factor with a factor of 1 or 2, reduced modulo y."""
         high, low = two_product(a, b, self.fused)
         r: Expr = Add(rest_of(high, _round(Div(high, self.y)), self.y, self.fused), low)
         return self.center(r if factor is None else Mul(r, factor))
@@ -57,7 +57,7 @@ def _power(field: Expr) -> Expr:
 
 
 def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
-    """The remainder of positive f64 numbers."""
+    """Returns the remainder a % b of positive f64 numbers as an expression."""
     (sa, ea), (sb, eb) = _significand(a), _significand(b)
     by = _Modulus(sb, fused)
     d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps if a < b, where the result is not used
@@ -73,7 +73,7 @@ def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
 
 
 def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
-    """The remainder of positive f32 numbers."""
+    """Returns the remainder a % b of positive f32 numbers as an expression."""
     r, wide = Cast(f64, a), Cast(f64, b)
     inverse = Div(number(1.0, wide), wide)
     value: Expr = r
@@ -85,7 +85,7 @@ def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
 
 
 def fmod(x: Expr, y: Expr, fused: bool = True) -> Expr:
-    """The remainder of x / y rounded towards zero; it has the sign of x."""
+    """Returns the definition of fmod, x - trunc(x / y) * y, exactly; it has the sign of x."""
     a, b = absolute(x), absolute(y)
     remainder = _remainder32(a, b, fused) if x.dtype is f32 else _remainder64(a, b, fused)
     defined = And(Lt(a, number(math.inf, x)), And(Lt(number(0.0, x), b), Eq(y, y)))
