@@ -39,7 +39,7 @@ class Match:
 
 
 def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:
-    """True or False if the facts prove or refute the condition, else None."""
+    """Returns True or False if the facts prove or refute the condition, else None."""
     simple = simplify(condition, facts)
     if simple is TRUE or prove(simple, facts):
         return True
@@ -47,12 +47,12 @@ def decide(condition: Expr, facts: Facts = EMPTY) -> bool | None:
 
 
 def shape_text(shape: Sequence[Expr]) -> str:
-    """A shape for messages: `(n, 64)`."""
+    """Returns a shape as text for messages: `(n, 64)`."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def kind_text(a: Annotation) -> str:
-    """The kind of value that the annotation describes, for messages."""
+    """Returns the kind of value that an annotation describes as text for messages: "a tensor", "a shape", …."""
     return {Tensor: "a tensor", Shape: "a shape", Scalar: "a scalar", Tuple: "a tuple"}[type(a)]
 
 
@@ -124,7 +124,7 @@ def substitute_annotation(a: Annotation, values: Mapping[Var, Expr], facts: Fact
 
 
 def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
-    """`a` with each of its expressions replaced."""
+    """Returns the annotation with each expression in its shape, strides and values replaced by `swap` of it."""
     match a:
         case Tensor():
             return Tensor(a.dtype, tuple(map(swap, a.shape)), a.state, None if a.strides is None else tuple(map(swap, a.strides)))
@@ -137,7 +137,7 @@ def map_dims(a: Annotation, swap: Callable[[Expr], Expr]) -> Annotation:
 
 
 def annotation_vars(a: Annotation) -> frozenset[Var]:
-    """The variables in an annotation."""
+    """Returns the variables in the shape, values and strides of an annotation."""
     return frozenset().union(*(free_vars(e) for e in (*annotation_exprs(a), *stride_exprs(a))))
 
 

@@ -36,7 +36,7 @@ from .operators import attr_exprs, building
 
 @dataclass(slots=True)
 class _Frame:
-    """A body under construction: the function itself, or a region of an `If` or `While`."""
+    """The state of a body under construction: of the function itself, or of a region of an `If` or `While`."""
 
     params: tuple[g.Value, ...] = ()
     nodes: list[g.Node] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Builder:
         return value
 
     def check_dims(self, expressions: Sequence[Expr], where: Span | None = None) -> None:
-        """Raises if a variable of the expressions is not defined here."""
+        """Raises if the expressions contain a dim that is not defined at this point."""
         known = self._frames[-1].dims
         for e in expressions:
             for var in free_vars(e):
@@ -97,7 +97,7 @@ class Builder:
 
     @property
     def dims(self) -> frozenset[Var]:
-        """The variables that are defined at this point."""
+        """The dims that are defined at this point."""
         return frozenset(self._frames[-1].dims)
 
     # State.
@@ -158,7 +158,7 @@ class Builder:
         return Deduction(what, tuple(args), span=self.span, spans=tuple(self.spans.get(a) for a in args))
 
     def op(self, name: str, args: Sequence[g.Value], attrs: Any = None) -> tuple[g.Value, ...]:
-        """Appends a graph operator."""
+        """Appends a node of a graph operator; returns the values that it defines."""
         operator = TABLE[name]
         defines = defined_dims(name, attrs)
         self.check_dims([e for e in attr_exprs(attrs) if e not in defines])
@@ -175,11 +175,11 @@ class Builder:
         return self.emit(g.Op, outs, live, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires))
 
     def constant(self, array: np.ndarray[Any, Any]) -> g.Value:
-        """Appends a literal tensor as an operand of the node being emitted."""
+        """Appends a literal tensor as an operand of the node being emitted, with a name of its own."""
         return self._aside(lambda: self.literal(array), "const")
 
     def literal(self, array: np.ndarray[Any, Any]) -> g.Value:
-        """Appends a literal tensor."""
+        """Appends a literal tensor; returns its value."""
         if not _is_fixed(array):
             array = np.array(array)  # a copy: the user may write to the array later, the program must not change
             array.setflags(write=False)
@@ -187,7 +187,7 @@ class Builder:
         return self.emit(g.Const, [annotation], (), array=array)[0]
 
     def scalar(self, value: Expr) -> g.Value:
-        """Appends a host scalar whose value is an expression over dims."""
+        """Appends a host scalar whose value is an expression over dims; returns its value."""
         from .ops.shape import ScalarAttrs
 
         return self._aside(lambda: self.op("scalar", (), ScalarAttrs(value))[0], "scalar")
@@ -347,12 +347,12 @@ class Builder:
     # Bodies.
 
     def open(self, params: Sequence[g.Value] = (), *, loop: bool = False) -> None:
-        """Begins a body; nodes are appended to it until `close`."""
+        """Begins a nested body with these parameters; nodes are appended to it until `close`."""
         outer = self._frames[-1]
         self._frames.append(_Frame(tuple(params), [], set(outer.dims), set(params), dict(outer.consumed), loop))
 
     def pause(self) -> _Frame:
-        """Suspends the current body and returns it, for `resume`."""
+        """Takes the current body off the stack and returns it; `resume` continues it."""
         return self._frames.pop()
 
     def resume(self, frame: _Frame) -> None:
@@ -360,7 +360,7 @@ class Builder:
         self._frames.append(frame)
 
     def close(self, results: Sequence[g.Value]) -> tuple[g.Body, dict[g.Value, Span | None]]:
-        """Ends a body; returns it and the outer state that it consumed."""
+        """Ends the current body; returns it, and the state from outside that it consumed."""
         self._no_checks_left()
         frame = self._frames.pop()
         gone = {v: s for v, s in frame.consumed.items() if v not in frame.values and v not in self._frames[-1].consumed}
@@ -452,7 +452,7 @@ def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _parameter_text(p: Any) -> str:
-    """The type of a loop program's parameter, for messages."""
+    """Returns the type of a loop program's parameter as text for messages."""
     if p.shape is None:
         return str(p.dtype)
     return str(g.Tensor(p.dtype, p.shape, p.role == "inout"))

@@ -28,7 +28,7 @@ from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, 
 
 @dataclass(slots=True)
 class Deduction:
-    """The scratch pad for deducing one node; see the module docstring."""
+    """The deduction of one node's result annotations: its arguments, known facts, and the run-time conditions collected so far."""
 
     what: str  # the operator or callee, for messages
     args: tuple[Value, ...] = ()
@@ -68,7 +68,7 @@ class Deduction:
         return annotation
 
     def rank(self, k: int, *ranks: int) -> Tensor:
-        """The annotation of argument `k`, which must have one of the ranks."""
+        """Returns the tensor annotation of argument `k`; raises unless it has one of the ranks."""
         t = self.tensor(k)
         if len(t.shape) not in ranks:
             wanted = " or ".join(map(str, ranks))
@@ -100,7 +100,7 @@ class Deduction:
         self.floats()
 
     def broadcast(self, *shapes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The numpy broadcast of several shapes."""
+        """Returns the numpy broadcast of several shapes; collects conditions that dims are equal, raises if they cannot be."""
         result: tuple[Expr, ...] = ()
         for k, shape in enumerate(shapes):
             rank = max(len(result), len(shape))

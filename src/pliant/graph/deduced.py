@@ -16,7 +16,7 @@ from .op_table import TABLE
 
 
 def deduced_requires(node: Node) -> Sequence[Require]:
-    """The run-time conditions that deduction gives for a node."""
+    """Returns the run-time conditions that deduction gives for a node; none if the node has no conditions left."""
     if not node.requires:
         return ()  # a pass has proven the others: there is nothing to print
     d = Deduction("match_cast", node_args(node), span=node.span)

@@ -90,7 +90,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar on the host; `value` is its symbolic value over dims, if it is known."""
+    """The annotation of a scalar on the host; `value` is its symbolic value over dims, if it is known."""
 
     dtype: DType
     value: Expr | None = None
@@ -126,7 +126,7 @@ def annotation_exprs(a: Annotation) -> tuple[Expr, ...]:
 
 
 def stride_exprs(a: Annotation) -> tuple[Expr, ...]:
-    """The strides that an annotation declares."""
+    """Returns the strides that an annotation declares; empty for row-major contiguous tensors."""
     return a.strides or () if isinstance(a, Tensor) else ()
 
 
@@ -144,7 +144,7 @@ class Value:
 
     @property
     def tensor(self) -> Tensor:
-        """The annotation, if the value is known to be a tensor."""
+        """The annotation of a value that is known to be a tensor."""
         assert isinstance(self.annotation, Tensor)
         return self.annotation
 
@@ -159,7 +159,7 @@ def is_state(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """A condition checked at run time; `{0}` in the message is replaced by the first of `values`."""
+    """A condition that is checked at run time; `{0}` in the message is replaced by the first of `values`."""
 
     cond: Expr
     message: str
@@ -192,7 +192,7 @@ class Callee:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Node:
-    """Base class of nodes: a node defines the values `outs`."""
+    """Base class of the nodes of a graph program: a node defines the values `outs`."""
 
     outs: tuple[Value, ...]
     requires: tuple[Require, ...] = ()
@@ -200,20 +200,20 @@ class Node:
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Node:
-        """This node with some fields changed."""
+        """Returns a copy of this node with some fields changed."""
         return replace(self, **changes)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Const(Node):
-    """A literal tensor."""
+    """A node that defines a literal tensor."""
 
     array: np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Op(Node):
-    """A graph operator applied to values; `attrs` is the operator's typed attribute record."""
+    """A node that applies a graph operator to values; `attrs` is the operator's typed attribute record."""
 
     op: str
     args: tuple[Value, ...]
@@ -222,7 +222,7 @@ class Op(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallLoop(Node):
-    """A call of a loop program: `args` for its `in` and `inout` parameters in order, `dims` for its symbols."""
+    """A node that calls a loop program: `args` for its `in` and `inout` parameters in order, `dims` for its symbols."""
 
     callee: Callee
     args: tuple[Value | Expr, ...]
@@ -231,7 +231,7 @@ class CallLoop(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallLibrary(Node):
-    """A call of an external symbol by the C ABI: pointers to `args`, then to `outs`."""
+    """A node that calls an external symbol by the C ABI: pointers to `args`, then to `outs`."""
 
     symbol: str
     args: tuple[Value, ...]
@@ -239,7 +239,7 @@ class CallLibrary(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallHost(Node):
-    """A call of a Python function on numpy arrays."""
+    """A node that calls a Python function on numpy arrays."""
 
     fn: Callable[..., Any]
     args: tuple[Value, ...]
@@ -247,7 +247,7 @@ class CallHost(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class CallFunction(Node):
-    """A call of another graph function."""
+    """A node that calls another graph function."""
 
     function: Function
     args: tuple[Value, ...]
@@ -255,7 +255,7 @@ class CallFunction(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class MatchCast(Node):
-    """`value` under a more precise annotation (that of the out); `defines` are the variables it introduces."""
+    """A node that gives `value` a more precise annotation (that of its out); `defines` are the dims that it introduces."""
 
     value: Value
     defines: tuple[Var, ...] = ()
@@ -272,7 +272,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class If(Node):
-    """Runs one of two bodies, selected by a scalar bool (a host scalar or a rank-0 tensor)."""
+    """A node that runs one of two bodies, selected by a scalar bool (a host scalar or a rank-0 tensor)."""
 
     cond: Value
     then: Body
@@ -281,7 +281,7 @@ class If(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class While(Node):
-    """Runs `body` on the loop-carried values for as long as `cond` returns true."""
+    """A node that runs `body` on the loop-carried values for as long as `cond` returns true."""
 
     init: tuple[Value, ...]
     cond: Body
@@ -300,7 +300,7 @@ class Function:
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Function:
-        """This function with some fields changed."""
+        """Returns a copy of this function with some fields changed."""
         return replace(self, **changes)
 
     def __repr__(self) -> str:
@@ -329,7 +329,7 @@ def all_uses(n: Node) -> list[Value]:
 
 
 def node_args(node: Node) -> tuple[Value, ...]:
-    """The operands of a node, without the values used inside its bodies."""
+    """Returns the operands of a node, without the values used inside its bodies."""
     match node:
         case Op() | CallLibrary() | CallHost() | CallFunction():
             return node.args
@@ -351,7 +351,7 @@ def passed_state(body: Body) -> list[Value]:
 
 
 def bodies(node: Node) -> tuple[Body, ...]:
-    """The nested regions of an `If` or `While`; empty for other nodes."""
+    """Returns the nested regions of an `If` or `While`; empty for other nodes."""
     match node:
         case If():
             return (node.then, node.orelse)

@@ -17,7 +17,7 @@ from .operators import DECLARED, OpDef
 
 
 class _Table(Mapping[str, OpDef]):
-    """All declared operators, by name."""
+    """A mapping of all declared operators by name; families are imported at the first use."""
 
     def __getitem__(self, name: str) -> OpDef:
         if name not in DECLARED:
@@ -32,7 +32,7 @@ class _Table(Mapping[str, OpDef]):
 
 
 def _all() -> dict[str, OpDef]:
-    """The operators of all families."""
+    """Imports all families of operators; returns the operators by name."""
     for name in opset.__all__:
         opset.import_operator(name)
     return DECLARED
@@ -42,17 +42,17 @@ TABLE = _Table()
 
 
 def defined_dims(name: str, attrs: Any) -> tuple[Var, ...]:
-    """The dims that an operator with these attributes defines."""
+    """Returns the dims that an operator with these attributes defines, such as the number of nonzero elements."""
     return tuple(getattr(attrs, field) for field in TABLE[name].defines)
 
 
 def node_defines(node: Node) -> tuple[Var, ...]:
-    """The dims that an operator or a match_cast defines."""
+    """Returns the dims that an operator node or a match_cast defines; none for other nodes."""
     if isinstance(node, Op):
         return defined_dims(node.op, node.attrs)
     return node.defines if isinstance(node, MatchCast) else ()
 
 
 def updated_state(node: Node) -> Value | None:
-    """The state that an operator consumes and updates."""
+    """Returns the state argument that an operator consumes and updates; None if it updates none."""
     return node.args[0] if isinstance(node, Op) and TABLE[node.op].updates and is_state(node.args[0]) else None

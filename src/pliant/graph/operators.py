@@ -50,7 +50,7 @@ Capacity = Callable[[tuple[Tensor, ...], Any], tuple[Expr, ...]]  # arguments, a
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """What the compiler knows about an operator: deduction, numpy reference, loop program (stages, or a template: docs/design/0007)."""
+    """A declared operator: its deduction, numpy reference, and loop program (stages, or a template: docs/design/0007)."""
 
     name: str
     deduce: Deduce
@@ -72,13 +72,13 @@ _NAMES: dict[int, str] = {}  # by identity, because users may rename a function;
 
 
 def operator_name(function: object) -> str | None:
-    """The name of a function of `pliant.ops`; None for any other object."""
+    """Returns the name of a function of `pliant.ops`; None for any other object."""
     return _NAMES.get(id(function))
 
 
 @dataclass(frozen=True, slots=True)
 class OpCall:
-    """An operator while its function runs: its name, which errors state, and the way into the active builder."""
+    """The first parameter of an operator's function: the operator's name for errors, and access to the active graph builder."""
 
     name: str
 
@@ -95,7 +95,7 @@ class OpCall:
         return operands(self.name, args)
 
     def builder(self) -> Emitter:
-        """The active builder."""
+        """Returns the active graph builder; raises if there is none."""
         return active(self.name)
 
 
@@ -103,7 +103,7 @@ Body = Callable[Concatenate[OpCall, P], R]  # a function of `pliant.ops` as it i
 
 
 def _expose(function: Body[P, R]) -> Callable[P, R]:
-    """The function as users call it, without its first parameter."""
+    """Returns the operator's function as users call it, without its first parameter."""
     name = function.__name__
     bound = functools.partial(function, OpCall(name))
 
@@ -181,17 +181,17 @@ def _map(value: Any, swap: Callable[[Expr], Any]) -> Any:
 
 
 def attr_exprs(attrs: Any) -> list[Expr]:
-    """The expressions in an attribute record."""
+    """Returns the symbolic expressions in an operator's attribute record."""
     found: list[Expr] = []
     map_attrs(attrs, lambda e: (found.append(e), e)[1])  # type: ignore[func-returns-value]
     return found
 
 
 class Emitter(Protocol):
-    """What the functions of `pliant.ops` need of a builder."""
+    """The interface of a graph builder that the functions of `pliant.ops` emit nodes into."""
 
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """Emits a node of an operator."""
+        """Emits a node of an operator; returns its results."""
 
     def constant(self, array: Array) -> Value:
         """Emits a literal tensor as an operand."""
@@ -203,7 +203,7 @@ class Emitter(Protocol):
         """Emits a call of a loop program."""
 
     def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
-        """Notes a condition that the next node checks."""
+        """Adds a run-time condition that the next emitted node checks."""
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
         """Emits a call of an external symbol."""
@@ -215,7 +215,7 @@ class Emitter(Protocol):
         """Emits a call of a graph function."""
 
     def match_cast(self, value: Value, annotation: Annotation) -> Value:
-        """Emits a match_cast."""
+        """Emits a match_cast, which gives a value a more precise annotation that is checked at run time."""
 
     def scalar(self, value: Expr) -> Value:
         """Emits a host scalar whose value is known in terms of dims."""
@@ -225,12 +225,12 @@ _ACTIVE: ContextVar[Emitter | None] = ContextVar("pliant_builder", default=None)
 
 
 def building(builder: Emitter) -> AbstractContextManager[None]:
-    """Operators called inside are emitted into `builder`."""
+    """Context manager: operators called inside of it are emitted into `builder`."""
     return assigned(_ACTIVE, builder)
 
 
 def active(name: str) -> Emitter:
-    """The active builder; the designed error where there is none."""
+    """Returns the active graph builder; raises an error for users if the operator `name` is called outside of a graph function."""
     builder = _ACTIVE.get()
     if builder is None:
         raise Error(

@@ -50,7 +50,7 @@ def _parse(source: Source) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The referent of a name in printed text: a graph function or a loop program."""
+    """The object that a name in printed text refers to: a graph function or a loop program."""
 
     graph: Function | None = None
     callee: Callee | None = None

@@ -58,7 +58,7 @@ ANNOTATIONS = (Tensor, Shape, Scalar, Tuple)
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The value of a name that must not be used here (e.g. assigned in one branch only), with the error for its use."""
+    """A placeholder for a name that must not be used here (e.g. assigned in one branch only), with the error for its use."""
 
     what: str
     notes: tuple[tuple[Span, str], ...] = ()
@@ -67,7 +67,7 @@ class Unusable:
 
 
 class _Scalars(ExprParser):
-    """Parses scalars over dims; names are looked up in the graph function."""
+    """Parses scalar expressions over dims; names are looked up in the graph function."""
 
     def __init__(self, owner: Expressions) -> None:
         super().__init__(owner.source)
@@ -81,7 +81,7 @@ class _Scalars(ExprParser):
 
 
 class Expressions:
-    """Evaluates the expressions of one function; `parse_stmt.Statements` adds statements."""
+    """Evaluates the Python expressions of one graph function; `parse_stmt.Statements` adds statements."""
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
@@ -109,7 +109,7 @@ class Expressions:
         raise self.source.undefined(node, self.names)
 
     def resolve(self, node: ast.expr) -> Any:
-        """The object that a name or dotted name refers to."""
+        """Returns the object that a name or dotted name refers to; raises if there is none."""
         if isinstance(node, ast.Name):
             return self.lookup(node)
         if isinstance(node, ast.Attribute):
@@ -199,7 +199,7 @@ class Expressions:
         return False
 
     def _peek(self, node: ast.expr) -> Any:
-        """The object that a dotted name refers to, or None; never raises."""
+        """Returns the object that a dotted name refers to, or None if there is none; never raises."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, self.source.scope.get(node.id))
         return getattr(self._peek(node.value), node.attr, None) if isinstance(node, ast.Attribute) else None
@@ -334,7 +334,7 @@ class Expressions:
         raise self._not_callable(node, target)
 
     def _not_callable(self, node: ast.Call, found: Any) -> Error:
-        """Returns the error for a call of something else."""
+        """Returns the error for a call of something that graph functions cannot call."""
         shown = ast.unparse(node.func)
         if isinstance(found, Value):
             return self.error(node.func, f"`{shown}` is a tensor, it cannot be called", facts=[f"it is {found.annotation}"])
@@ -362,7 +362,7 @@ class Expressions:
         return self.run(node, lambda: found(*args, **keywords), operands, hint)
 
     def _plain(self, node: ast.Call) -> list[ast.expr]:
-        """The positional arguments of a call; raises for `*args`."""
+        """Returns the positional arguments of a call; raises for `*args`."""
         for a in node.args:
             if isinstance(a, ast.Starred):
                 raise self.error(a, "arguments cannot be unpacked with `*`", help="write them out")
@@ -441,14 +441,14 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _literal(value: float) -> Expr:
-    """A Python number as an expression of its default dtype."""
+    """Returns a Python number as a literal of its default dtype."""
     from ..sym.expr import wrap
 
     return wrap(value)
 
 
 def _default_text(p: inspect.Parameter) -> str:
-    """The default of a parameter, for the signature in messages."""
+    """Returns the default of a parameter as text, for the signature in messages."""
     return "" if p.default is inspect.Parameter.empty or "=" in str(p).partition(":")[0] else f"={p.default!r}"
 
 
@@ -458,5 +458,5 @@ def _what(found: Any) -> str:
 
 
 def _unpack(outs: tuple[Value, ...]) -> Any:
-    """The only value, or the tuple of several."""
+    """Returns the only value, or the tuple of several."""
     return outs[0] if len(outs) == 1 else outs

@@ -34,7 +34,7 @@ from .parse_expr import Expressions, Unusable
 
 
 class Statements(Expressions):
-    """Parses the statements of one function."""
+    """Parses the statements of one Python function into a graph function."""
 
     def __init__(self, source: Source) -> None:
         tree = source.tree
@@ -43,7 +43,7 @@ class Statements(Expressions):
         self.done = False
 
     def function(self) -> Function:
-        """Parses the whole function."""
+        """Parses the whole function; returns the graph function."""
         tree = self.source.tree
         returns = self.annotation(tree.returns) if tree.returns is not None else None
         self._params(tree.args)
@@ -157,7 +157,7 @@ class Statements(Expressions):
             self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
-        """Parses one statement."""
+        """Parses one statement; raises if graph functions do not have it."""
         match node:
             case ast.Assign([target], value):
                 self._assign(target, value)
@@ -217,7 +217,7 @@ class Statements(Expressions):
         self.names.update(zip(names, results, strict=True))
 
     def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:
-        """Checks an assigned value against the annotation that is written for it."""
+        """Raises if an assigned value does not have the annotation that is written for it."""
         expected = self.annotation(node)
         value = self.value(target, self.names[target.id], expected)
         self.names[target.id] = value
@@ -358,7 +358,7 @@ def _agree(a: Annotation, b: Annotation) -> bool:
 
 
 def _stored(statements: Sequence[ast.stmt]) -> list[str]:
-    """The names that the statements assign, in order."""
+    """Returns the names that the statements assign, each once, in order."""
     names = (n.id for s in statements for n in _walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return list(dict.fromkeys(names))
 
@@ -373,7 +373,7 @@ def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Every syntax node in source order (`ast.walk` goes breadth first)."""
+    """Yields every syntax node in source order (`ast.walk` goes breadth first)."""
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _walk(child)

@@ -30,7 +30,7 @@ from .structural import canonical
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A subgraph to match and the symbol that replaces it. `when` gets the matched dims by name and may refuse the match."""
+    """A subgraph to match, and the library symbol that replaces it. `when` gets the matched dims by name and may refuse the match."""
 
     function: Function
     symbol: str

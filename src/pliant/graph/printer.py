@@ -49,7 +49,7 @@ _RESERVED = {*_WORDS, *DTYPES, "bool_", "constants", "tuple", *keyword.kwlist, *
 
 
 def print_function(function: g.Function) -> str:
-    """Prints a function and the functions that it calls."""
+    """Returns a function, and the functions that it calls, as the text of a Python file."""
     return _Printer(function).module()
 
 
@@ -69,7 +69,7 @@ def called_functions(function: g.Function) -> list[g.Function]:
 
 
 def function_vars(function: g.Function) -> list[Var]:
-    """The variables of a function in order of appearance."""
+    """Returns the dims and other variables of a function in order of appearance."""
     variables: dict[Var, None] = {}
 
     def note(a: g.Annotation) -> None:
@@ -92,7 +92,7 @@ def _is_large(node: g.Node) -> bool:
 
 
 class _Printer:
-    """Assigns a unique name to every function, dim and value, and writes the text."""
+    """Prints a graph function: gives every function, dim and value a unique name, and writes the text."""
 
     def __init__(self, function: g.Function) -> None:
         self.functions = called_functions(function)
@@ -108,13 +108,13 @@ class _Printer:
         self.values: dict[g.Value, str] = {}
 
     def unique(self, hint: str) -> str:
-        """A valid Python name that is not taken, derived from `hint`."""
+        """Returns a valid Python name that is not taken, derived from `hint`."""
         base = re.sub(r"\W", "_", hint) or "v"
         base = f"v{base}" if base[0].isdigit() else base
         return unused_name(base, self.taken)
 
     def module(self) -> str:
-        """The whole text."""
+        """Returns the whole text of the file."""
         dims = [f"{name} = {_dim_text(v)}" for v, name in self.dims.items()]
         parts = ["\n".join(dims)] if dims else []
         parts += ["\n".join(self.function(f)) for f in self.functions]
@@ -125,7 +125,7 @@ class _Printer:
         return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
 
     def function(self, f: g.Function) -> list[str]:
-        """The lines of one function."""
+        """Returns the lines of one function."""
         taken = set(self.taken)
         for p in f.params:
             self.values[p] = p.name
@@ -149,7 +149,7 @@ class _Printer:
         return lines
 
     def name(self, value: g.Value) -> str:
-        """The printed name of a value."""
+        """Returns the printed name of a value; a new one at its first use."""
         name = self.values.get(value)
         if name is None:
             name = self.values[value] = self.unique(value.name)
@@ -165,7 +165,7 @@ class _Printer:
         return self.expr(e, DTYPES["i64"])
 
     def annotation(self, a: g.Annotation) -> str:
-        """An annotation in Python syntax."""
+        """Returns an annotation in Python syntax."""
         match a:
             case g.Tensor():
                 strides = [] if a.strides is None else [f"strides({', '.join(map(self.dim, a.strides))})"]
@@ -180,7 +180,7 @@ class _Printer:
     # Nodes.
 
     def node(self, node: g.Node, indent: str, f: g.Function) -> list[str]:
-        """The lines of one node."""
+        """Returns the lines of one node."""
         if isinstance(node, g.If):
             return self._if(node, indent, f)
         if isinstance(node, g.While):
@@ -202,7 +202,7 @@ class _Printer:
         return [f"{indent}{self._require(r)}" for r in node.requires]
 
     def _require(self, r: g.Require) -> str:
-        """The line for a run-time condition."""
+        """Returns the line for a run-time condition."""
         values = f", [{', '.join(map(self.dim, r.values))}]" if r.values else ""
         help_ = f", help={json.dumps(r.help, ensure_ascii=False)}" if r.help else ""
         return f"ops.require({self.expr(r.cond)}, {json.dumps(r.message, ensure_ascii=False)}{values}{help_})"
@@ -247,7 +247,7 @@ class _Printer:
         yield from map(self.name, node.args)
 
     def _out(self, node: g.Node) -> str:
-        """The argument `out`: the annotations of a call's results."""
+        """Returns the text of the argument `out`: the annotations of a call's results."""
         shown = [self.annotation(o.annotation) for o in node.outs]
         return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
@@ -271,7 +271,7 @@ class _Printer:
         return repr(value)
 
     def _constant(self, node: g.Const, f: g.Function) -> str:
-        """The expression of a literal: inline, or by name."""
+        """Returns the expression of a literal: inline, or by name if it is large."""
         if _is_large(node):
             return f'ops.constant(constants["{f.name}.{node.outs[0].name}"])'
         dtype = to_dtype(node.array.dtype)
@@ -315,7 +315,7 @@ def _content(r: g.Require) -> tuple[Any, ...]:
 
 
 def _dim_text(v: Var) -> str:
-    """The declaration of a dim."""
+    """Returns the declaration of a dim in Python syntax."""
     extra = ""
     if isinstance(v, Dim):
         extra += f", min={v.min}" if v.min else ""

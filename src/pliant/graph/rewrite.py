@@ -44,15 +44,15 @@ class Renamer:
         self.name = name
 
     def use(self, value: g.Value) -> g.Value:
-        """The replacement of a value, or the value itself."""
+        """Returns the replacement of a value, or the value itself if it has none."""
         return self.values.get(value, value)
 
     def uses(self, values: Sequence[g.Value]) -> tuple[g.Value, ...]:
-        """The replacements of several values."""
+        """Returns the replacements of several values."""
         return tuple(map(self.use, values))
 
     def expr(self, e: Expr) -> Expr:
-        """The expression with the dims substituted."""
+        """Returns the expression with the dims substituted."""
         return e if free_vars(e).isdisjoint(self.dims) else simplify(substitute(e, self.dims))
 
     def fresh(self, var: Var) -> Var:
@@ -65,23 +65,23 @@ class Renamer:
         return new
 
     def define(self, value: g.Value) -> g.Value:
-        """Creates a new value that replaces the old one from here on."""
+        """Creates and returns a new value that replaces the old one from here on."""
         new = g.Value(self.name(value.name), substitute_annotation(value.annotation, self.dims))
         self.values[value] = new
         return new
 
     def require(self, r: g.Require) -> g.Require:
-        """The run-time condition with the dims substituted."""
+        """Returns the run-time condition with the dims substituted."""
         return replace(r, cond=self.expr(r.cond), values=tuple(map(self.expr, r.values)))
 
     def function(self, f: g.Function) -> g.Function:
-        """The function with the dims substituted, also in its parameters."""
+        """Returns the function with the dims substituted, also in its parameters."""
         params = tuple(map(self.define, f.params))
         nodes = tuple(map(self.node, f.nodes))
         return f.with_(params=params, nodes=nodes, results=self.uses(f.results))
 
     def node(self, node: g.Node) -> g.Node:
-        """A clone of the node over the replaced values and dims, with fresh outs."""
+        """Returns a clone of the node over the replaced values and dims, with fresh outs."""
         fields = self._fields(node)
         requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # drops what the new dims prove
         outs = tuple(map(self.define, node.outs))
@@ -92,7 +92,7 @@ class Renamer:
         return replace(node, outs=outs, requires=requires, **fields)
 
     def _fields(self, node: g.Node) -> dict[str, Any]:
-        """The fields of the cloned node that hold values or dims, mapped."""
+        """Returns the fields of the cloned node that hold values or dims, mapped."""
         match node:
             case g.Op():
                 for var in node_defines(node):
@@ -113,14 +113,14 @@ class Renamer:
         return {}
 
     def body(self, body: g.Body) -> g.Body:
-        """A clone of a body over the replaced values."""
+        """Returns a clone of a body over the replaced values."""
         params = tuple(map(self.define, body.params))
         nodes = tuple(map(self.node, body.nodes))
         return g.Body(params, nodes, self.uses(body.results))
 
 
 class Names:
-    """Unique names for new values of a function."""
+    """Makes unique names for new values of a function."""
 
     def __init__(self, function: g.Function) -> None:
         self.taken = {p.name for p in function.params}
@@ -149,18 +149,18 @@ class Rewriter:
         self._nodes: list[g.Node] = []
 
     def run(self) -> g.Function:
-        """The rewritten function; the same object if the rule changed nothing."""
+        """Returns the rewritten function; the same object if the rule changed nothing."""
         nodes = self._walk(self.function.nodes)
         if len(nodes) == len(self.function.nodes) and all(a is b for a, b in zip(nodes, self.function.nodes, strict=True)):
             return self.function
         return self.function.with_(nodes=nodes, results=self.uses(self.function.results))
 
     def use(self, value: g.Value) -> g.Value:
-        """The replacement of a value, or the value itself."""
+        """Returns the replacement of a value, or the value itself if it has none."""
         return self.values.get(value, value)
 
     def uses(self, values: Sequence[g.Value]) -> tuple[g.Value, ...]:
-        """The replacements of several values."""
+        """Returns the replacements of several values."""
         return tuple(map(self.use, values))
 
     def op_of(self, value: g.Value, *names: str) -> g.Op | None:
@@ -169,7 +169,7 @@ class Rewriter:
         return node if isinstance(node, g.Op) and node.op in names else None
 
     def array_of(self, value: g.Value) -> np.ndarray[Any, Any] | None:
-        """The array of the value if it is a literal, else None."""
+        """Returns the array of the value if it is a literal, else None."""
         node = self.makers.get(value)
         return node.array if isinstance(node, g.Const) else None
 
@@ -194,7 +194,7 @@ class Rewriter:
         return None if node is None else self._visit(node)
 
     def _made(self, name: str, args: Sequence[g.Value], attrs: Any, near: g.Node, hint: str) -> g.Op | None:
-        """A new operator node with deduced annotations; None if deduction fails."""
+        """Returns a new operator node with deduced annotations; None if deduction fails."""
         d = Deduction(name, tuple(args), span=near.span)
         try:
             annotations = TABLE[name].deduce(d, attrs)
@@ -204,7 +204,7 @@ class Rewriter:
         return g.Op(outs=outs, op=name, args=tuple(args), attrs=attrs, requires=tuple(d.requires), origin=near.origin, span=near.span)
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> g.Value:
-        """Appends a literal tensor."""
+        """Appends a literal tensor; returns its value."""
         array = np.array(array)
         array.setflags(write=False)
         out = g.Value(self.name(hint), g.Tensor(to_dtype(array.dtype), tuple(const(int(n)) for n in array.shape)))
@@ -212,14 +212,14 @@ class Rewriter:
         return out
 
     def name(self, hint: str) -> str:
-        """A unique value name."""
+        """Returns a value name that the function does not use yet."""
         self._names = self._names or Names(self.function)
         return self._names.new(hint)
 
     # The walk.
 
     def _walk(self, nodes: Sequence[g.Node]) -> tuple[g.Node, ...]:
-        """The rewritten nodes of a body."""
+        """Returns the rewritten nodes of a body."""
         outer, self._nodes = self._nodes, []
         for node in nodes:
             for old, new in zip(node.outs, self._visit(self._over_new_values(node)), strict=True):
@@ -269,7 +269,7 @@ class Rewriter:
         return node
 
     def _body(self, body: g.Body) -> g.Body:
-        """A body with its nodes rewritten."""
+        """Returns a body with its nodes rewritten."""
         nodes = self._walk(body.nodes)
         results = self.uses(body.results)
         return body if nodes == body.nodes and results == body.results else g.Body(body.params, nodes, results)

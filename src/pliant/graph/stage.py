@@ -25,7 +25,7 @@ StageCheck = Callable[[Indices, Read], tuple[Expr, str, tuple[Expr, ...]]]  # (c
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One tensor, computed element by element; see the module docstring."""
+    """The definition of one tensor by a formula for its elements, optionally a reduction; see the module docstring."""
 
     name: str
     dtype: DType

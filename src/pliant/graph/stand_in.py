@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class StandIn(np.ndarray[Any, Any]):
-    """The array of a constant whose values are computed elsewhere."""
+    """A placeholder array for a constant whose values are computed elsewhere, when the program is loaded."""
 
 
 def stand_in(dtype: np.dtype[Any], shape: tuple[int, ...]) -> StandIn:

@@ -23,7 +23,7 @@ Form = Any  # nested tuples of (label, form), texts and numbers
 
 
 def canonical(function: g.Function) -> Form:
-    """The canonical form of a function."""
+    """Returns the canonical form of a function: equal for functions that differ only in names and spans."""
     return _Canonical().function(function)
 
 
@@ -115,7 +115,7 @@ class _Canonical:
         return (("kind", type(node).__name__), *what, ("outs", outs), ("requires", tuple(self.expr(r.cond) for r in node.requires)))
 
     def content(self, node: g.Node) -> tuple[Form, ...]:
-        """The form of a node's fields, without its outs."""
+        """Returns the canonical form of a node's fields, without its outs."""
         match node:
             case g.Const():
                 return (("array", array_form(node.array)),)
@@ -153,7 +153,7 @@ def array_form(array: np.ndarray[Any, Any]) -> Form:
 
 
 def callee_form(callee: g.Callee) -> Form:
-    """The canonical form of a loop program: name and signature, not the body."""
+    """Returns the canonical form of a loop program: name and signature, not the body."""
     names = _Canonical()
 
     def texts(dims: tuple[Expr, ...] | None) -> Form:

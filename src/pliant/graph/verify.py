@@ -37,7 +37,7 @@ def verify(function: g.Function) -> None:
 
 
 class _Scope:
-    """The values, dims, consumed state and facts that are visible in a body."""
+    """The state of verification in a body: visible values and dims, consumed state, and facts."""
 
     def __init__(self, outer: _Scope | None = None, loop: bool = False) -> None:
         self.outer = outer
@@ -50,14 +50,14 @@ class _Scope:
 
 
 class _Verifier:
-    """Verifies one function."""
+    """Verifies one graph function: SSA, dims, state, and annotations as deduction gives them."""
 
     def __init__(self, function: g.Function) -> None:
         self.function = function
         self.defined: set[g.Value] = set()
 
     def fail(self, what: str, node: g.Node | None = None, facts: Sequence[str] = ()) -> InternalError:
-        """Returns the error for a violation."""
+        """Returns the InternalError for a violation, with the node and the function."""
         shown = [f"in function `{self.function.name}`", *([f"at {', '.join(map(repr, node.outs))}"] if node else []), *facts]
         return InternalError(what, where=node.span if node else self.function.span, facts=shown)
 
@@ -83,7 +83,7 @@ class _Verifier:
         scope.own.add(value)
 
     def known(self, expressions: Iterable[Expr], scope: _Scope, node: g.Node | None) -> None:
-        """Raises if an expression uses a dim that is not defined."""
+        """Raises if an expression uses a dim that is not defined in the scope."""
         for e in expressions:
             for var in free_vars(e):
                 if var not in scope.dims:
@@ -187,7 +187,7 @@ class _Verifier:
         return [o.annotation for o in node.outs], []
 
     def call_loop(self, node: g.CallLoop, d: Deduction) -> tuple[Sequence[g.Annotation], Sequence[Expr]]:
-        """Deduces a call of a loop program again."""
+        """Deduces a call of a loop program again; returns the annotations of its results and the values of its symbols."""
         params = [p for p in node.callee.params if p.role != "out"]
         if len(params) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(params)}", node)
@@ -252,7 +252,7 @@ class _Verifier:
 
 
 def consumes(node: g.Node) -> list[g.Value]:
-    """The state that a node itself consumes, without that of its bodies."""
+    """Returns the state that a node itself consumes, without that of its bodies."""
     match node:
         case g.CallLoop():
             params = [p for p in node.callee.params if p.role != "out"]

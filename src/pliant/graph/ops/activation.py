@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def sigmoid_formula(x: Expr) -> Expr:
-    """1 / (1 + exp(-x))."""
+    """Returns the expression 1 / (1 + exp(-x))."""
     return Call("sigmoid", x)
 
 
@@ -43,7 +43,7 @@ def _np_sigmoid(x: Array) -> Any:
 
 
 def softplus_formula(x: Expr) -> Expr:
-    """log(1 + e^x), in a form that does not overflow."""
+    """Returns the expression log(1 + e^x), in a form that does not overflow."""
     zero = Const(0.0, x.dtype)
     return E.Add(E.Max(x, zero), Call("log1p", Call("exp", E.Neg(Call("abs", x)))))
 
@@ -71,7 +71,7 @@ def _np_softplus(x: Array) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class GeluAttrs:
-    """`approximate`: "none" is x/2 (1 + erf(x / sqrt 2)), "tanh" the usual approximation by tanh."""
+    """The attributes of `gelu`: `approximate` "none" is x/2 (1 + erf(x / sqrt 2)), "tanh" the usual approximation by tanh."""
 
     approximate: str = "none"
 

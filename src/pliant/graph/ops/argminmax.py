@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PlaceAttrs(AxisAttrs):
-    """The axis, whether it stays as a dim of 1, and whether ties go to the last element."""
+    """The attributes of argmax and argmin: the axis, whether it stays as a dim of 1, and whether ties go to the last element."""
 
     keepdims: bool = False
     select_last_index: bool = False

@@ -66,7 +66,7 @@ def expand(op: OpCall, x: T, shape: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class TileAttrs:
-    """The number of copies along each axis."""
+    """The attributes of `tile`: the number of copies along each axis."""
 
     repeats: tuple[Expr, ...]
 
@@ -115,7 +115,7 @@ def tile(op: OpCall, x: T, repeats: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class RepeatAttrs:
-    """The number of times that each element is repeated, and the axis."""
+    """The attributes of `repeat_interleave`: how often each element is repeated, and the axis."""
 
     repeats: int
     axis: int
@@ -146,7 +146,7 @@ def repeat_interleave(op: OpCall, x: T, repeats: int, axis: int = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FlipAttrs:
-    """The axes that are reversed."""
+    """The attributes of `flip`: the axes that are reversed."""
 
     axis: tuple[int, ...]
 
@@ -173,7 +173,7 @@ def flip(op: OpCall, x: T, axis: Any = None) -> T:
 
 @dataclass(frozen=True, slots=True)
 class RollAttrs:
-    """The shift along each of the axes; elements that leave at the end come back at the start."""
+    """The attributes of `roll`: the shift along each of the axes; elements that leave at the end come back at the start."""
 
     shift: tuple[Expr, ...]
     axis: tuple[int, ...]

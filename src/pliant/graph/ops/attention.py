@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AttentionAttrs:
-    """See the module; a scale of None means 1 / sqrt(d)."""
+    """The attributes of attention, as the module docstring defines them; a scale of None means 1 / sqrt(d)."""
 
     is_causal: bool
     scale: float | None
@@ -91,7 +91,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     rows, scores = q.shape[:-1], (*q.shape[:-1], m)
 
     def shared(i: Indices) -> Indices:
-        """The batch and head indices of the keys for those of a query."""
+        """Returns the batch and head indices of the keys for those of a query; several query heads may share a key head."""
         if len(q.shape) == 2 or q.shape[-3] is k.shape[-3]:
             return i[: len(q.shape) - 2]
         group = simplify(q.shape[-3] // k.shape[-3])

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BitCastAttrs:
-    """The dtype of the result."""
+    """The attributes of `bit_cast`: the dtype of the result."""
 
     dtype: DType
 
@@ -43,7 +43,7 @@ def _deduce(d: Deduction, attrs: BitCastAttrs) -> tuple[Annotation, ...]:
 
 
 def _value(to: DType, x: Expr) -> Expr:
-    """A bool is the byte 0 or 1."""
+    """Returns the bits of `x` as the dtype `to`; a bool is the byte 0 or 1."""
     return Cast(to, x) if bool_ in (x.dtype, to) else Bitcast(to, x) if x.dtype is not to else x
 
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def annotation_of(spec: Any, what: str) -> Annotation:
-    """The annotation for a user's `Tensor[f32, n]`, `State[…]` or dtype."""
+    """Returns the graph annotation for a user's `Tensor[f32, n]`, `State[…]` or dtype; raises if it is none of these."""
     if isinstance(spec, Tensor | Shape | Scalar | Tuple):
         return spec
     if isinstance(spec, TensorSpec) and spec.role in ("in", "state"):

@@ -36,7 +36,7 @@ _TESTS = Kind(floats=True, compares=True)
 
 @dataclass(frozen=True, slots=True)
 class CastAttrs:
-    """The dtype to cast to."""
+    """The attributes of `cast`: the dtype of the result."""
 
     dtype: DType
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConvAttrs:
-    """Stride, (before, after) padding and dilation for each spatial dim, and the number of channel groups."""
+    """The attributes of a convolution: stride, (before, after) padding and dilation of each spatial dim, number of channel groups."""
 
     stride: tuple[int, ...]
     padding: Pads
@@ -56,7 +56,7 @@ class ConvAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ConvTransposeAttrs:
-    """As for a convolution; `output_padding` extends the end of each spatial dim of the result."""
+    """The attributes of a transposed convolution; `output_padding` extends the end of each spatial dim of the result."""
 
     stride: tuple[int, ...]
     padding: Pads
@@ -235,7 +235,7 @@ def _conv_transpose_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], a
 
 
 def _conv_transpose_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
-    """Scatters every element of the operand into the result, tap by tap."""
+    """The numpy reference of conv_transpose: adds every element times the kernel into the result, tap by tap."""
     x, weight = _wide(args[0]), _wide(args[1])
     kernel = weight.shape[2:]
     geometry = list(zip(x.shape[2:], attrs.stride, kernel, attrs.dilation, strict=True))

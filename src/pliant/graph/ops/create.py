@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ArangeAttrs:
-    """start, start + step, … before stop: dims and integers, or f64 literals."""
+    """The attributes of `arange`: start, stop (excluded) and step, as dims and integers or f64 literals, and the dtype."""
 
     start: Expr
     stop: Expr
@@ -83,7 +83,7 @@ def arange(op: OpCall, start: Any, stop: Any = None, step: Any = 1, dtype: Any =
 
 @dataclass(frozen=True, slots=True)
 class LinspaceAttrs:
-    """`count` numbers from start to stop, both included."""
+    """The attributes of `linspace`: `count` numbers from start to stop, both included, and the dtype."""
 
     start: float
     stop: float
@@ -121,7 +121,7 @@ def linspace(op: OpCall, start: float, stop: float, count: Any, dtype: Any = "f3
 
 @dataclass(frozen=True, slots=True)
 class EyeAttrs:
-    """Rows, columns, and the diagonal of ones: 0 is the main one, positive ones are above it."""
+    """The attributes of `eye`: rows, columns, dtype, and the diagonal of ones (0 is the main one, positive ones are above it)."""
 
     rows: Expr
     columns: Expr
@@ -151,7 +151,7 @@ def eye(op: OpCall, rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f3
 
 @dataclass(frozen=True, slots=True)
 class DiagonalAttrs:
-    """The last (tril) or first (triu) diagonal that is kept."""
+    """The attributes of `tril` and `triu`: the last (tril) or first (triu) diagonal that is kept."""
 
     k: Expr
 
@@ -193,7 +193,7 @@ def triu(op: OpCall, x: T, k: Any = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class OneHotAttrs:
-    """The extent and position of the new axis, and the literals at the index and elsewhere."""
+    """The attributes of `one_hot`: extent and position of the new axis, and the literals at the index and elsewhere."""
 
     depth: Expr
     axis: int

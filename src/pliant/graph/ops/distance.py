@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DistanceAttrs:
-    """The power of the norm: 2 is the Euclidean distance, infinity the largest absolute difference."""
+    """The attributes of `cdist`: the power of the norm; 2 is the Euclidean distance, infinity the largest absolute difference."""
 
     p: float
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BindAttrs:
-    """The new dim, and its upper bound."""
+    """The attributes of `bind_dim`: the new dim, and its upper bound."""
 
     dim: Var
     most: Expr
@@ -66,7 +66,7 @@ def bind_dim(op: OpCall, value: Any, dim: Any = None, most: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PrefixAttrs:
-    """The number of elements along the first axis."""
+    """The attributes of `prefix`: the number of elements along the first axis."""
 
     extent: Expr
 
@@ -87,7 +87,7 @@ def prefix(op: OpCall, x: T, extent: Any) -> T:
 
 
 def new_dim(wanted: Any, name: str = "u") -> Var:
-    """The dim that an operator defines: the user's, or a new one."""
+    """Returns the dim that an operator defines: the user's, or a new one of that name; raises if the user's is no dim."""
     if wanted is None:
         return Dim(name)
     if isinstance(wanted, Var) and wanted.dtype is i64:

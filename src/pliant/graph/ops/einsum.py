@@ -37,7 +37,7 @@ _DOTS = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class EinsumAttrs:
-    """The equation: the letters of the operands and of the result."""
+    """The attributes of `einsum`: the equation, with the letters of the operands and of the result."""
 
     equation: str
 

@@ -44,7 +44,7 @@ def _project(n: Expr, m: Expr, i: Expr) -> Expr:
 
 
 def widened(formula: Formula) -> Formula:
-    """The formula computed in f32 for 16-bit floats, rounded once."""
+    """Returns the formula computed in f32 and rounded once for 16-bit floats; for other dtypes as it is."""
 
     def wide(*xs: Expr) -> Expr:
         d = xs[0].dtype
@@ -55,7 +55,7 @@ def widened(formula: Formula) -> Formula:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The operand dtypes that an elementwise operator accepts, and whether its result is bool."""
+    """A record of which operand dtypes an elementwise operator accepts, and whether its result is bool."""
 
     floats: bool = False
     ints: bool = False
@@ -129,7 +129,7 @@ def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
 
 
 def _stage_of(name: str, formula: Formula, args: tuple[Tensor, ...], out: Tensor) -> Stage:
-    """The single stage of an elementwise operator."""
+    """Returns the stage that computes an elementwise operator by its formula, with operands broadcast."""
     return Stage(
         name, out.dtype, out.shape, lambda i, r, read: formula(*(read(k, *project(a.shape, out.shape, i)) for k, a in enumerate(args)))
     )
@@ -150,7 +150,7 @@ def _sign(x: Expr) -> Expr:
 
 
 def called(fn: str) -> Formula:
-    """The formula that calls a function of `sym`."""
+    """Returns the formula that calls the math function `fn`."""
     return lambda *xs: Call(fn, *xs)
 
 

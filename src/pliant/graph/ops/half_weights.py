@@ -34,27 +34,27 @@ FORMATS = ("F16", "BF16")
 
 @dataclass(frozen=True, slots=True)
 class HalfAttrs:
-    """The format of the bits: F16 or BF16."""
+    """The attributes of operators on 16-bit weights: the format of the bits, F16 or BF16."""
 
     format: str
 
 
 @dataclass(frozen=True, slots=True)
 class HalfMatmulAttrs(HalfAttrs):
-    """The format of the weights' bits, and the number of rows."""
+    """The attributes of `half_matmul`: the format of the weights' bits, and the number of rows of the weight matrix."""
 
     rows: int
 
 
 def wide(bits: Expr, format: str) -> Expr:
-    """The f32 value of 16 bits, as an expression."""
+    """Returns the f32 value of 16 bits in the format F16 or BF16, as an expression."""
     if format == "F16":
         return Cast(f32, Bitcast(f16, bits))
     return Bitcast(f32, Shl(Cast(u32, bits), Const(16, u32)))
 
 
 def widened(bits: Array, format: str) -> Array:
-    """The f32 values of 16-bit elements, in numpy."""
+    """Converts 16-bit elements in the format F16 or BF16 to f32, in numpy."""
     if format == "F16":
         return bits.view(np.float16).astype(np.float32)
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -102,13 +102,13 @@ def gather(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class BatchAttrs:
-    """The number of leading dims that data and indices share."""
+    """The attributes of `gather_nd`: the number of leading dims that data and indices share."""
 
     batch_dims: int = 0
 
 
 def tuple_length(d: Deduction, k: int, most: int) -> int:
-    """The length of the index tuples in the last dim of argument `k`."""
+    """Returns the length of the index tuples, the last dim of argument `k`; raises unless it is a number from 1 to `most`."""
     shape = integers(d, k).shape
     if not shape or not isinstance(shape[-1], Const):
         raise d.error(f"{d.what}: the last dim of the indices `{d.args[k].name}` has to be a number", arg=k)
@@ -164,7 +164,7 @@ def gather_nd(op: OpCall, x: T, indices: Any, batch_dims: int = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class ReverseAttrs:
-    """The axis along which sequences run, and the axis of the batch."""
+    """The attributes of `reverse_sequence`: the axis along which sequences run, and the axis of the batch."""
 
     axis: int
     batch_axis: int

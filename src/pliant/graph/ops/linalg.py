@@ -41,7 +41,7 @@ def _numbers(d: Deduction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MatmulAttrs:
-    """Whether the last two dims of each operand are transposed."""
+    """The attributes of `matmul`: whether the last two dims of each operand are transposed."""
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -51,12 +51,12 @@ PLAIN = MatmulAttrs()
 
 
 def _matrix(shape: tuple[Expr, ...], transposed: bool) -> tuple[Expr, Expr]:
-    """Rows and columns of an operand, after a transpose."""
+    """Returns the numbers of rows and columns of a matmul operand, after its transpose."""
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
 def product_shape(d: Deduction, how: MatmulAttrs) -> tuple[Expr, ...]:
-    """The shape of the matrix product of the operator's two tensors."""
+    """Returns the shape of the matrix product of an operator's two arguments, batch dims broadcast; raises if they do not fit."""
     a, b = d.tensor(0), d.tensor(1)
     for k, t in enumerate((a, b)):
         if len(t.shape) < 2:
@@ -95,7 +95,7 @@ def _contract(
 
 
 def matmul_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: MatmulAttrs | None) -> tuple[Stage, ...]:
-    """The stages of a matrix product."""
+    """Returns the stages that compute a matrix product; 16-bit floats are summed in f32."""
     a, b = args
     batch = outs[0].shape[:-2]
     how = attrs or PLAIN

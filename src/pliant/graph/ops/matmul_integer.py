@@ -62,7 +62,7 @@ def matmul_integer(op: OpCall, a: Any, b: Any, a_zero: Any = None, b_zero: Any =
 
 
 def _column(zero: Value) -> Any:
-    """The zero points of rows as a column, which broadcasts along the rows."""
+    """Returns the zero points of rows as an i32 column, which broadcasts along the rows."""
     wide = _wide(zero)
     return reshape(wide, (-1, 1)) if len(tensor_of(zero.annotation).shape) == 1 else wide
 

@@ -39,7 +39,7 @@ def _widen(e: Expr, wide: DType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The elements that are normalized together: the shape of the statistics, the extents of a row, and the maps between them."""
+    """A record of which elements are normalized together: the shape of the statistics, the extents of a row, and the index maps."""
 
     shape: tuple[Expr, ...]
     reduce: tuple[Expr, ...]
@@ -86,7 +86,7 @@ def _affine_args(weight: Any, bias: Any, name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LayerNormAttrs:
-    """The first of the normalized axes (all after it are, too), and the epsilon added to the variance."""
+    """The attributes of `layer_norm`: the first of the normalized axes (all after it are, too), and the epsilon added to the variance."""
 
     axis: int
     eps: float
@@ -139,7 +139,7 @@ def layer_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None,
 
 @dataclass(frozen=True, slots=True)
 class GroupNormAttrs:
-    """The number of channel groups, and the epsilon added to the variance."""
+    """The attributes of `group_norm`: the number of channel groups, and the epsilon added to the variance."""
 
     groups: Expr
     eps: float
@@ -204,7 +204,7 @@ def group_norm(op: OpCall, x: T, weight: T | None = None, bias: T | None = None,
 
 @dataclass(frozen=True, slots=True)
 class EpsAttrs:
-    """The epsilon under the root: added to the variance (batch norm) or to the mean of the squares (RMS norm)."""
+    """The attributes of `batch_norm` and `rms_norm`: the epsilon added to the variance, or to the mean of the squares, under the root."""
 
     eps: float
 
@@ -247,7 +247,7 @@ def batch_norm(op: OpCall, x: T, weight: T, bias: T, mean: T, var: T, eps: float
 
 @dataclass(frozen=True, slots=True)
 class LpAttrs(AxisAttrs):
-    """The axis, the power p of the norm, and the smallest divisor."""
+    """The attributes of `lp_normalize`: the axis, the power p of the norm, and the smallest divisor."""
 
     p: int
     eps: float
@@ -297,7 +297,7 @@ def lp_normalize(op: OpCall, x: T, axis: int = -1, p: int = 2, eps: float = 1e-1
 
 @dataclass(frozen=True, slots=True)
 class ResponseAttrs:
-    """The number of neighboring channels, and the numbers of x / (bias + alpha / size * squares)^beta."""
+    """The attributes of `local_response_norm`, x / (bias + alpha / size * squares)^beta over `size` neighboring channels."""
 
     size: int
     alpha: float

@@ -33,7 +33,7 @@ MODES = ("constant", "reflect", "edge", "circular")
 
 @dataclass(frozen=True, slots=True)
 class PadAttrs:
-    """(before, after) for each axis, the mode, and the literal of mode "constant"."""
+    """The attributes of `pad`: (before, after) for each axis, the mode, and the literal of mode "constant"."""
 
     pads: Pads
     mode: str

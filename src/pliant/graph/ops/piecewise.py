@@ -27,35 +27,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AlphaAttrs:
-    """The parameter of an activation that has one."""
+    """The attributes of activations with one parameter, alpha."""
 
     alpha: float
 
 
 @dataclass(frozen=True, slots=True)
 class SeluAttrs(AlphaAttrs):
-    """`gamma * x`, or `gamma * alpha * (e^x - 1)` below zero."""
+    """The attributes of `selu`: `gamma * x`, or `gamma * alpha * (e^x - 1)` below zero."""
 
     gamma: float
 
 
 @dataclass(frozen=True, slots=True)
 class LinearAttrs(AlphaAttrs):
-    """`clip(alpha * x + beta, 0, 1)`."""
+    """The attributes of `hard_sigmoid`: `clip(alpha * x + beta, 0, 1)`."""
 
     beta: float
 
 
 @dataclass(frozen=True, slots=True)
 class BetaAttrs:
-    """How sharp the bend at zero is."""
+    """The attributes of `softplus`: beta, how sharp the bend at zero is."""
 
     beta: float
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkAttrs:
-    """Values in -lambd..lambd become zero; others move toward zero by the bias."""
+    """The attributes of `shrink`: values in -lambd..lambd become zero; others move toward zero by the bias."""
 
     lambd: float
     bias: float
@@ -64,7 +64,7 @@ class ShrinkAttrs:
 def _activation(
     formula: Callable[[Expr, Any], Expr], reference: Callable[[Array, Any], Any], attrs_type: type
 ) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an elementwise operator of floats with attributes."""
+    """Decorator: declares an elementwise operator of floats with attributes, by its formula and a numpy function."""
 
     def of(attrs: Any) -> Formula:
         return widened(lambda x: formula(x, attrs))

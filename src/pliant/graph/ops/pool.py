@@ -38,21 +38,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PoolAttrs(WindowAttrs):
-    """The window for each spatial dim; with `ceil_mode` the last window may reach past the end."""
+    """The attributes of a pool: the window for each spatial dim; with `ceil_mode` the last window may reach past the end."""
 
     ceil_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AvgPoolAttrs(PoolAttrs):
-    """As for any pool; with `count_include_pad` the padding counts as elements."""
+    """The attributes of `avg_pool`: a pool's; with `count_include_pad` the padding counts as elements."""
 
     count_include_pad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LpPoolAttrs(PoolAttrs):
-    """As for any pool; the power p of the norm."""
+    """The attributes of `lp_pool`: a pool's, and the power p of the norm."""
 
     p: int = 2
 
@@ -135,7 +135,7 @@ def _lp_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: LpPool
 
 
 def _taps(x: Array, attrs: Any, fill: Any) -> Array:
-    """The taps of every window, flattened into the last axis."""
+    """Returns the elements of every pooling window, flattened into the last axis, in numpy; the padding is `fill`."""
     windows = padded_windows(x, attrs.kernel, attrs, window_sizes(x, attrs.kernel, attrs), fill)
     return windows.reshape(*windows.shape[: x.ndim], math.prod(attrs.kernel))
 
@@ -200,7 +200,7 @@ def lp_pool(
 # Adaptive pools: window i of o over n elements is floor(i n / o) .. ceil((i + 1) n / o).
 @dataclass(frozen=True, slots=True)
 class AdaptiveAttrs:
-    """The spatial extents of the result."""
+    """The attributes of adaptive pools: the spatial extents of the result."""
 
     output_size: tuple[Expr, ...]
 
@@ -226,7 +226,7 @@ def _adaptive_result(d: Deduction, x: Tensor, attrs: AdaptiveAttrs) -> tuple[Ann
 
 
 def _adaptive_extent(n: Expr, o: Expr) -> Expr:
-    """The largest number of elements of any window."""
+    """Returns the largest number of elements of any window if `o` windows cover `n` elements."""
     if isinstance(n, Const) and isinstance(o, Const):
         return const(max(-(-(i + 1) * n.value // o.value) - i * n.value // o.value for i in range(o.value)))
     return n if o is const(1) else simplify((n + o - 1) // o + 1)

@@ -40,7 +40,7 @@ _CODES = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2", *_LARGEST)
 
 @dataclass(frozen=True, slots=True)
 class QuantizeAttrs:
-    """The axis and block size of scales, the dtype of the codes, and whether floats out of range saturate."""
+    """The attributes of `quantize_linear`: axis and block size of the scales, dtype of the codes, whether floats out of range saturate."""
 
     axis: int
     block_size: int
@@ -50,7 +50,7 @@ class QuantizeAttrs:
 
 @dataclass(frozen=True, slots=True)
 class DequantizeAttrs:
-    """The axis and block size of scales."""
+    """The attributes of `dequantize_linear`: the axis and block size of the scales."""
 
     axis: int
     block_size: int
@@ -90,7 +90,7 @@ def _check_blocks(d: Deduction, k: int, n: Expr, blocks: Expr, size: int) -> Non
 
 
 def _at(tensor: Tensor, attrs: Any, i: Indices) -> Indices:
-    """The indices of the scale or zero point of an element."""
+    """Returns the indices of the scale or zero point that belongs to the element at indices `i`."""
     if attrs.block_size:
         return (*i[: attrs.axis], i[attrs.axis] // attrs.block_size, *i[attrs.axis + 1 :])
     return (i[attrs.axis],) if tensor.shape else ()
@@ -107,7 +107,7 @@ def _clamped(e: Expr, low: float, high: float) -> Expr:
 
 
 def _code(value: Expr, zero: Expr | None, codes: DType, saturate: bool) -> Expr:
-    """The code of a quotient x / scale."""
+    """Returns the quantized code of a quotient x / scale, as an expression."""
     if codes.is_float:
         most = _LARGEST[codes.name]
         return _cast(f32, _clamped(value, -most, most) if saturate else value)
@@ -137,7 +137,7 @@ def _quantize_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: 
 
 
 def _spread(scale: Array, x: Array, attrs: Any) -> Array:
-    """The scale of every element, broadcast in numpy."""
+    """Returns the scale of every element of `x`, in numpy, in a shape that broadcasts with it."""
     if attrs.block_size:
         rows = np.repeat(scale, attrs.block_size, axis=attrs.axis)
         return np.take(rows, np.arange(x.shape[attrs.axis]), axis=attrs.axis)

@@ -36,7 +36,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
-    """`axis` counted from the start; raises an error if `x` does not have it."""
+    """Returns `axis` counted from the start; raises an error if `x` does not have it."""
     rank = len(tensor_of(x.annotation).shape) + extra
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise ShapeError(f"{name}: an axis is an integer, not {axis!r}")
@@ -50,7 +50,7 @@ def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
 
 
 def normal_axes(name: str, x: Value, axis: Any) -> tuple[int, ...]:
-    """Axes counted from the start, sorted; None means all."""
+    """Returns the axes counted from the start, sorted; None means all. Raises if one is listed twice or does not exist."""
     rank = len(tensor_of(x.annotation).shape)
     listed = range(rank) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     axes = sorted(normal_axis(name, x, a) for a in listed)
@@ -61,7 +61,7 @@ def normal_axes(name: str, x: Value, axis: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReduceAttrs:
-    """The axes that are reduced (counted from the start), and whether they stay as dims of 1."""
+    """The attributes of reductions: the reduced axes (counted from the start), and whether they stay as dims of 1."""
 
     axis: tuple[int, ...]
     keepdims: bool = False
@@ -69,13 +69,13 @@ class ReduceAttrs:
 
 @dataclass(frozen=True, slots=True)
 class AxisAttrs:
-    """One axis, counted from the start."""
+    """The attributes of operators along one axis, which is counted from the start."""
 
     axis: int
 
 
 def reduced_shape(shape: tuple[Expr, ...], axis: tuple[int, ...], keepdims: bool) -> tuple[Expr, ...]:
-    """The shape without the axes, or with 1 in their place."""
+    """Returns the shape without the reduced axes, or with 1 in their place if `keepdims`."""
     return tuple((const(1) if i in axis else n) for i, n in enumerate(shape) if keepdims or i not in axis)
 
 
@@ -94,14 +94,14 @@ def join_axes(rank: int, axis: tuple[int, ...], keepdims: bool, i: Indices, r: I
 
 
 def limit(dtype: DType, largest: bool) -> Expr:
-    """The largest or smallest value of a dtype: infinite for floats."""
+    """Returns the largest or smallest value of a dtype as a literal; it is infinite for floats."""
     if dtype.is_float:
         return Const(math.inf if largest else -math.inf, dtype)
     return Const(dtype.max if largest else dtype.min, dtype)
 
 
 def powered(e: Expr, p: int) -> Expr:
-    """|e|^p."""
+    """Returns |e|^p as an expression."""
     size = Call("abs", e)
     if p == 1:
         return size
@@ -109,7 +109,7 @@ def powered(e: Expr, p: int) -> Expr:
 
 
 def rooted(e: Expr, p: int) -> Expr:
-    """e^(1/p)."""
+    """Returns e^(1/p) as an expression."""
     if p == 1:
         return e
     return Call("sqrt", e) if p == 2 else Call("pow", e, Const(1.0 / p, e.dtype))
@@ -117,7 +117,7 @@ def rooted(e: Expr, p: int) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A reduction: `each` element is mapped, the combiner joins them, `finish` gets the total and the number of elements."""
+    """The definition of a reduction: `each` element is mapped, the combiner joins them, `finish` gets the total and their number."""
 
     combiner: Literal["add", "mul", "min", "max", "and", "or"]
     init: Callable[[DType], Expr]
@@ -197,7 +197,7 @@ def _norm(x: Array, axis: tuple[int, ...], keepdims: bool, attrs: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NormAttrs:
-    """The axes that are reduced, whether they stay as dims of 1, and the power p of the norm."""
+    """The attributes of `norm`: the reduced axes, whether they stay as dims of 1, and the power p."""
 
     axis: tuple[int, ...]
     keepdims: bool = False
@@ -205,7 +205,7 @@ class NormAttrs:
 
 
 def _reduction(rule: _Rule, reference: Callable[..., Any], attrs_type: type = ReduceAttrs) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares a reduction along axes by its rule and a function of numpy."""
+    """Decorator: declares a reduction along axes by its rule and a numpy function."""
 
     def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
         return _deduced(d, attrs, rule.of)

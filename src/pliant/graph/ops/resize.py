@@ -57,7 +57,7 @@ class ResizeAttrs:
 
 
 def fraction_of(scale: float) -> Fraction:
-    """A scale as the decimal number that it prints as."""
+    """Returns a scale as the exact fraction of the decimal number that it prints as."""
     return Fraction(repr(float(scale)))
 
 
@@ -105,7 +105,7 @@ def _kept(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> bool:
 
 
 def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """The scale factor of dim k, as a fraction (up, down)."""
+    """Returns the scale factor of spatial dim k as a fraction (up, down)."""
     if attrs.ratios is not None:
         return attrs.ratios[k]
     if attrs.scales is not None:
@@ -115,7 +115,7 @@ def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]
 
 
 def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -> tuple[Expr, Expr]:
-    """The source coordinate of element i of the result, as a fraction (A, B)."""
+    """Returns the source coordinate of element i of the result as a fraction (A, B), by the coordinate mode `kind`."""
     if kind == "align_corners":
         return i * (n - 1), Max(size - 1, const(1))
     if kind == "asymmetric":
@@ -131,7 +131,7 @@ def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -
 
 
 def _rounded(kind: str, a: Expr, b: Expr) -> Expr:
-    """a / b rounded to an integer."""
+    """Returns a / b rounded to an integer as `kind` says, as an expression."""
     if kind == "floor":
         return a // b
     if kind == "ceil":
@@ -166,14 +166,14 @@ def _weights(attrs: ResizeAttrs, t: Expr) -> list[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Taps:
-    """The indices and weights of the elements that are interpolated along one dim."""
+    """The elements that are interpolated along one dim: their indices and their weights."""
 
     places: tuple[Expr, ...]
     weights: tuple[Expr, ...]
 
 
 def _taps(attrs: ResizeAttrs, whole: Expr, part: Expr, n: Expr, wide: DType) -> _Taps:
-    """The taps for the source coordinate `whole + part`."""
+    """Returns the elements and weights to interpolate at the source coordinate `whole + part`."""
     first = whole - (1 if attrs.mode == "cubic" else 0)
     weights = _weights(attrs, part)
     places = [first + j for j in range(len(weights))]
@@ -217,7 +217,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAtt
         taps = {k: taps_of(k, i[k], read) for k in changed}
 
         def gathered(at: Indices, left: list[int]) -> Expr:
-            """The weighted sum over the remaining dims, the last of them innermost."""
+            """Returns the weighted sum over the dims `left`, the last of them innermost, as an expression."""
             if not left:
                 element = read(0, *at)
                 return element if element.dtype is wide else Cast(wide, element)
@@ -283,7 +283,7 @@ def _reference_round(kind: str, x: Fraction) -> int:
 
 
 def _reference_row(attrs: Any, x: Fraction, n: int) -> Array:
-    """The weights of all elements along a dim for the source coordinate x."""
+    """Returns the weights of all n elements along a dim for the source coordinate x, in numpy."""
     a, reach = attrs.cubic_coeff_a, MODES[attrs.mode] // 2
     row = np.zeros(n)
     for p in range(math.floor(x) - reach + 1, math.floor(x) + reach + 1):

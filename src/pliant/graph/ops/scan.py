@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ScanAttrs(AxisAttrs):
-    """The axis, whether the element itself is excluded, and whether the scan runs from the end."""
+    """The attributes of `cumsum` and `cumprod`: the axis, whether the element itself is excluded, whether the scan runs from the end."""
 
     exclusive: bool = False
     reverse: bool = False

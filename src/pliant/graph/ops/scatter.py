@@ -29,7 +29,7 @@ UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximu
 
 @dataclass(frozen=True, slots=True)
 class ScatterAttrs:
-    """The axis of the indices, and how the new value is combined with the old one: none (it replaces it), add, mul, min, max."""
+    """The attributes of `scatter`: the axis of the indices, and how new values are combined with old ones (none: they replace them)."""
 
     axis: int
     reduction: str = "none"
@@ -37,7 +37,7 @@ class ScatterAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ScatterNDAttrs:
-    """How the new value is combined with the old one: none (it replaces it), add, mul, min, max."""
+    """The attributes of `scatter_nd`: how new values are combined with old ones: none (they replace them), add, mul, min, max."""
 
     reduction: str = "none"
 
@@ -120,7 +120,7 @@ def scatter_nd(op: OpCall, x: T, indices: Any, updates: Any, reduction: str = "n
 
 @dataclass(frozen=True, slots=True)
 class IndexPutAttrs:
-    """Whether values are added to the old ones."""
+    """The attributes of `index_put`: whether values are added to the old ones instead of replacing them."""
 
     accumulate: bool = False
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CountAttrs:
-    """The new dim: the number of results."""
+    """The attributes of operators with a dynamic number of results: the new dim that stands for that number."""
 
     count: Var
 
@@ -68,7 +68,7 @@ def nonzero(op: OpCall, x: T, count: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class UniqueAttrs:
-    """The new dim: the number of distinct elements; and whether they are sorted or in order of first occurrence."""
+    """The attributes of `unique`: the dim of distinct elements, and whether they are sorted or in order of first occurrence."""
 
     count: Var
     sorted: bool = True
@@ -111,7 +111,7 @@ def unique(op: OpCall, x: T, sorted: bool = True, count: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SuppressionAttrs:
-    """The new dim: the number of boxes kept; the known bound on boxes for each class; and whether boxes are given by their center."""
+    """The attributes of non-maximum suppression: the dim of kept boxes, the bound on boxes per class, the form of boxes."""
 
     count: Var
     most: Expr

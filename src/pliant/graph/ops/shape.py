@@ -44,7 +44,7 @@ def as_dim(name: str, value: Any) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class ShapeAttrs:
-    """The shape of the result."""
+    """The attributes of operators with a shape argument: the shape of the result."""
 
     shape: tuple[Expr, ...]
 
@@ -57,7 +57,7 @@ def _deduce_reshape(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
 
 
 def unflatten(flat: Expr, shape: tuple[Expr, ...]) -> Indices:
-    """The indices of the element with row-major offset `flat`."""
+    """Returns the indices of the element with row-major offset `flat` in a tensor of this shape."""
     indices: list[Expr] = []
     for n in reversed(shape[1:]):
         indices.append(flat % n)
@@ -66,7 +66,7 @@ def unflatten(flat: Expr, shape: tuple[Expr, ...]) -> Indices:
 
 
 def flatten(indices: Indices, shape: tuple[Expr, ...]) -> Expr:
-    """The row-major offset of an element."""
+    """Returns the row-major offset of the element at these indices."""
     total: Expr = const(0)
     for i, n in zip(indices, shape, strict=True):
         total = total * n + i
@@ -87,7 +87,7 @@ def _reshape_indices(i: Indices, new: tuple[Expr, ...], old: tuple[Expr, ...]) -
 
 
 def slice_(items: tuple[Expr, ...], head: int, tail: int) -> tuple[Expr, ...]:
-    """The items without the first `head` and the last `tail`."""
+    """Returns the items without the first `head` and the last `tail`."""
     return items[head : len(items) - tail]
 
 
@@ -117,7 +117,7 @@ def reshape(op: OpCall, x: T, shape: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PermuteAttrs:
-    """The axis of the operand for each axis of the result."""
+    """The attributes of `permute`: the axis of the operand for each axis of the result."""
 
     axes: tuple[int, ...]
 
@@ -211,7 +211,7 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Axis
 
 
 def wide_index(index: Expr) -> Expr:
-    """A loaded index as i64."""
+    """Returns a loaded index cast to i64."""
     return index if index.dtype is i64 else Cast(i64, index)
 
 
@@ -248,7 +248,7 @@ def take(op: OpCall, x: T, indices: Any, axis: int = 0) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FullAttrs:
-    """A shape, and the literal of every element."""
+    """The attributes of `full`: a shape, and the literal of every element."""
 
     shape: tuple[Expr, ...]
     value: Expr
@@ -274,7 +274,7 @@ def full(op: OpCall, shape: Any, value: Any, dtype: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ScalarAttrs:
-    """The value of a host scalar, an expression over dims."""
+    """The attributes of `scalar`: the value of a host scalar, an expression over dims."""
 
     value: Expr
 

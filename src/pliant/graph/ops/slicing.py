@@ -38,7 +38,7 @@ slice_object = slice  # the builtin: `slice` is an operator below
 
 @dataclass(frozen=True, slots=True)
 class SliceAttrs(AxisAttrs):
-    """The elements start, start + step, … below stop, along one axis."""
+    """The attributes of `slice`: the elements start, start + step, … below stop, along one axis."""
 
     start: Expr
     stop: Expr
@@ -87,7 +87,7 @@ def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step
 
 @dataclass(frozen=True, slots=True)
 class StridedAttrs(AxisAttrs):
-    """`extent` elements from `start` in steps of either sign, along one axis."""
+    """The attributes of `strided_slice`: `extent` elements from `start` on, in steps of either sign, along one axis."""
 
     start: Expr
     extent: Expr
@@ -125,7 +125,7 @@ def strided_slice(op: OpCall, x: T, axis: int, start: Any, extent: Any, step: in
 
 
 def _bound(bound: Any, n: Expr, default: Expr) -> Expr:
-    """A bound counted from the start."""
+    """Returns the bound of a slice counted from the start: negative ones count from the end `n`, None is the default."""
     if bound is None:
         return default
     place = as_dim("slice", bound)
@@ -138,7 +138,7 @@ def _only_at_run_time(value: Any) -> bool:
 
 
 def _wide(value: Any) -> Any:
-    """A bound as i64."""
+    """Returns the bound of a slice as i64; emits a cast if it is a tensor of another dtype."""
     a = value.annotation if isinstance(value, Value) else None
     return value if a is None or tensor_of(a).dtype is i64 else emit("cast", (value,), CastAttrs(i64))
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SortAttrs:
-    """The axis, and whether the order is descending."""
+    """The attributes of `sort` and `argsort`: the axis, and whether the order is descending."""
 
     axis: int
     descending: bool = False
@@ -87,7 +87,7 @@ def argsort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TopkAttrs:
-    """The number of elements, the axis, and whether the largest are taken."""
+    """The attributes of `topk`: the number of elements, the axis, and whether the largest are taken."""
 
     k: Expr
     axis: int
@@ -117,7 +117,7 @@ def topk(op: OpCall, x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SearchAttrs:
-    """Whether the insertion point is after equal elements."""
+    """The attributes of `searchsorted`: whether the insertion point is after equal elements."""
 
     right: bool = False
 

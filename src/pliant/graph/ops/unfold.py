@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UnfoldAttrs(WindowAttrs):
-    """Kernel, stride, padding and dilation of the windows."""
+    """The attributes of `unfold` (im2col): kernel, stride, padding and dilation of the windows."""
 
     def window(self) -> Window:
-        """The geometry of the windows."""
+        """Returns the geometry of the windows."""
         return window_of("unfold", len(self.kernel), _exprs(self.kernel), self.stride, self.padding, self.dilation)
 
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VarAttrs:
-    """The axes, whether they stay as dims of 1, and the correction that is subtracted from the number of elements."""
+    """The attributes of `var` and `std`: axes, whether they stay as dims of 1, and the correction subtracted from the element count."""
 
     axis: tuple[int, ...]
     keepdims: bool = False

@@ -71,7 +71,7 @@ class WindowAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The geometry of windows for each spatial dim."""
+    """The geometry of the windows of a convolution or pool: kernel, stride, padding and dilation for each spatial dim."""
 
     kernel: tuple[Expr, ...]
     stride: tuple[int, ...]
@@ -84,7 +84,7 @@ class Window:
         return (self.kernel[k] - 1) * self.dilation[k] + 1
 
     def sizes(self, d: Deduction, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The number of windows along each dim."""
+        """Returns the number of windows along each dim; adds the conditions that there is at least one."""
         return tuple(self._size(d, k, n) for k, n in enumerate(extents))
 
     def _size(self, d: Deduction, k: int, n: Expr) -> Expr:
@@ -100,15 +100,15 @@ class Window:
         return simplify(Min((padded - span + (s - 1)) // s + 1, begun), d.facts)
 
     def start(self, k: int, i: Expr) -> Expr:
-        """The position of the first tap of window i along spatial dim k."""
+        """Returns the position of the first tap of window i along spatial dim k; it may be in the padding."""
         return i * self.stride[k] - self.padding[k][0]
 
     def places(self, i: Indices, r: Indices) -> Indices:
-        """The position of tap r of window i."""
+        """Returns the position of tap r of window i, for each spatial dim."""
         return tuple(self.start(k, i[k]) + r[k] * self.dilation[k] for k in range(len(self.kernel)))
 
     def inside(self, places: Indices, extents: Sequence[Expr]) -> Expr | None:
-        """The condition that a tap is inside of the tensor; None if it always is."""
+        """Returns the condition that a tap is inside of the tensor, not in the padding; None if it always is."""
         conditions: list[Expr] = []
         for k, (at, n) in enumerate(zip(places, extents, strict=True)):
             lo, hi = self.padding[k]
@@ -129,7 +129,7 @@ class Window:
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:
-    """The conjunction of the conditions; None if there are none."""
+    """Returns the conjunction of the conditions; None if there are none."""
     condition: Expr | None = None
     for c in conditions:
         condition = c if condition is None else And(condition, c)

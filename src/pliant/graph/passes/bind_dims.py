@@ -63,7 +63,7 @@ def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> Shape
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
-    """The dims of the function's parameters by name."""
+    """Returns the dims in the shapes of the function's parameters, by name."""
     dims: dict[str, Dim] = {}
     for p in function.params:
         if isinstance(p.annotation, g.Tensor):

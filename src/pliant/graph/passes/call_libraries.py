@@ -65,12 +65,12 @@ def _is_closed(nodes: Sequence[Node], results: Sequence[Value], pattern: Pattern
 
 
 def _within(n: Node) -> list[Node]:
-    """The nodes inside the bodies of a node."""
+    """Returns the nodes inside the bodies of an `If` or `While`; none for other nodes."""
     return [m for b in bodies(n) for m in walk_nodes(b.nodes)]
 
 
 def _inside(n: Node, patterns: Sequence[Pattern]) -> Node:
-    """The node with matches replaced in its bodies."""
+    """Returns the node with matched patterns replaced by library calls inside its bodies."""
     match n:
         case If():
             then, orelse = _body(n.then, patterns), _body(n.orelse, patterns)

@@ -33,7 +33,7 @@ MOVES = ("reshape", "permute", "slice")  # readers that only move elements, so t
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A matmul with literals, and the separate operator that adds a literal bias, if there is one."""
+    """A matmul with a literal weight, and the separate operator that adds a literal bias, if there is one."""
 
     product: Op
     added: Op | None
@@ -56,7 +56,7 @@ def combine_matmuls(function: Function) -> Function:
 
 
 class _Combining(Rewriter):
-    """Emits each group once, at its first member, and replaces all members by slices."""
+    """Rewrites groups of matmuls of the same operand: emits one matmul per group, and replaces the members by slices of it."""
 
     def __init__(self, function: Function, groups: Sequence[Sequence[_Product]]) -> None:
         super().__init__(function, lambda r, node: self.combine(node))
@@ -65,7 +65,7 @@ class _Combining(Rewriter):
         self.done: dict[Value, Value] = {}
 
     def combine(self, node: Node) -> Sequence[Value] | None:
-        """The slice that replaces a member of a group; None for other nodes."""
+        """Returns the slice that replaces a matmul of a group; None for other nodes."""
         group = self.group.get(node.outs[0]) if isinstance(node, Op) else None
         if group is None:
             return None
@@ -105,7 +105,7 @@ class _Combining(Rewriter):
         return out
 
     def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value | None:
-        """A concat of literals along `axis`."""
+        """Emits the concatenation of literals along `axis`, at the place of `near`; returns None if deduction fails."""
         copies = []
         for v in values:  # copies, because a literal of a later member may be defined only after this place
             out = Value(self.name(v.name), v.annotation)
@@ -116,13 +116,13 @@ class _Combining(Rewriter):
 
 
 def _column_axis(product: Op) -> int:
-    """The axis of the weight that indexes output columns."""
+    """Returns the axis of a matmul's weight that indexes output columns."""
     turned = product.op == "linear" or (isinstance(product.attrs, MatmulAttrs) and product.attrs.transpose_b)
     return 0 if turned else 1
 
 
 def _bodies(function: Function) -> list[Sequence[Node]]:
-    """The node lists of the function and of all bodies in it."""
+    """Returns the node lists of the function and of all bodies in it."""
     return [function.nodes, *(b.nodes for n in walk_nodes(function.nodes) for b in bodies(n))]
 
 
@@ -144,7 +144,7 @@ def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
 
 
 def _additions(nodes: Sequence[Node], literals: set[Value], uses: Counter[Value]) -> dict[Value, Op]:
-    """Values whose only reader adds a literal row to them -> that add."""
+    """Returns the values whose only reader adds a literal row to them, each with that add node."""
     additions: dict[Value, Op] = {}
     for n in nodes:
         if not isinstance(n, Op) or n.op != "add" or n.requires:

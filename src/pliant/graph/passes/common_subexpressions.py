@@ -22,14 +22,14 @@ SMALL = 1 << 16  # bytes: larger literals are compared by identity, because hash
 
 
 def common_subexpressions(function: Function) -> Function:
-    """Removes duplicate pure nodes; returns the same object if there are none."""
+    """Replaces a pure node by an equal earlier one (CSE); returns the same object if there are none."""
     rewriter = _Subexpressions(function)
     changed = rewriter.run()
     return map_nodes(changed, rewriter.with_origins) if rewriter.origins else changed
 
 
 class _Subexpressions(Rewriter):
-    """The rewriter of the pass; it collects the origins of removed nodes."""
+    """Replaces nodes by equal earlier ones; collects the origins of the replaced nodes."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.like(node))
@@ -37,7 +37,7 @@ class _Subexpressions(Rewriter):
         self.origins: dict[Value, tuple[str, ...]] = {}  # first result of a node that replaces others -> the origins of all of them
 
     def like(self, node: Node) -> Sequence[Value] | None:
-        """The results of an equal earlier node, or None."""
+        """Returns the results of an equal earlier node, or None."""
         key = _key(node)
         if key is None:
             return None
@@ -50,7 +50,7 @@ class _Subexpressions(Rewriter):
         return other.outs
 
     def with_origins(self, node: Node) -> Node:
-        """The node with the origins of all nodes that it replaces."""
+        """Returns the node with the origins (user's layers) of all nodes that it replaces added."""
         origin = self.origins.get(node.outs[0], node.origin) if node.outs else node.origin
         return node if origin == node.origin else replace(node, origin=origin)
 
@@ -62,7 +62,7 @@ class _Subexpressions(Rewriter):
 
 
 def _key(node: Node) -> Hashable | None:
-    """The key by which equal nodes are found; None for a node that must stay."""
+    """Returns the key that equal nodes share; None for a node that must stay, because it has state or effects."""
     annotations = tuple(o.annotation for o in node.outs)
     if any(is_state(o) for o in node.outs):
         return None

@@ -21,7 +21,7 @@ from ..operators import attr_exprs
 
 
 def dead_code(function: Function) -> Function:
-    """Removes dead nodes; returns the same object if there are none."""
+    """Removes nodes whose results nothing uses; returns the same object if there are none."""
     live = _Live()
     live.use(function.results)
     nodes = live.nodes(function.nodes)
@@ -29,7 +29,7 @@ def dead_code(function: Function) -> Function:
 
 
 class _Live:
-    """The values and dims that are live at a point of the backward walk."""
+    """Liveness analysis: the values and dims that are live at a point of the backward walk."""
 
     def __init__(self) -> None:
         self.values: set[Value] = set()
@@ -47,7 +47,7 @@ class _Live:
             self.dims.update(free_vars(e))
 
     def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """The live nodes of a list, found from last to first."""
+        """Returns the live nodes of a list in order; walks it from last to first."""
         live_nodes: list[Node] = []
         for node in reversed(nodes):
             if self.needed(node):
@@ -96,7 +96,7 @@ class _Live:
         return node if then is node.then and orelse is node.orelse else replace(node, then=then, orelse=orelse)
 
     def body(self, body: Body) -> Body:
-        """A body without dead code; all its results are live."""
+        """Returns a body without dead nodes; all its results are live."""
         self.use(body.results)
         nodes = self.nodes(body.nodes)
         return body if nodes == body.nodes else Body(body.params, nodes, body.results)

@@ -31,7 +31,7 @@ def fold_batch_norm(function: Function) -> Function:
 
 
 class _Folding(Rewriter):
-    """The rewriter of the pass."""
+    """Folds batch norms after convolutions into the weights and biases of the convolutions."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.fold(node))
@@ -75,7 +75,7 @@ class _Folding(Rewriter):
         return (scale, shift) if bool(np.all(np.isfinite(scale) & np.isfinite(shift))) else None
 
     def scaled(self, node: Op, conv: Op, scale: Array, shift: Array) -> Sequence[Value] | None:
-        """The convolution with scale and shift folded into its weight and bias."""
+        """Returns a convolution with scale and shift folded into its weight and bias; None if deduction fails."""
         dtype = conv.outs[0].tensor.dtype.numpy()
         weight = conv.args[1]
         by, more = (self.constant(a.astype(dtype), name, node.origin, node.span) for a, name in ((scale, "scale"), (shift, "shift")))

@@ -33,7 +33,7 @@ def fold_constants(function: Function) -> Function:
 
 
 def _fold(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """The literals that replace a node; None if it cannot be folded."""
+    """Constant folding: returns the literals that replace a node; None if it cannot be folded or is large."""
     if not isinstance(node, Op) or node.requires or not all(_is_small(o) for o in node.outs):
         return None
     if not node.args or not all(isinstance(e, Const) for e in attr_exprs(node.attrs)):

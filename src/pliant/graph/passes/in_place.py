@@ -18,13 +18,13 @@ from ..rewrite import Rewriter
 
 
 class InPlace:
-    """A builder that emits operators through a `Rewriter` at the node `near`; raises if deduction fails."""
+    """An `Emitter` for passes: emits operators through a `Rewriter` at the place of the node `near`; raises if deduction fails."""
 
     def __init__(self, rewriter: Rewriter, near: Node) -> None:
         self.rewriter, self.near = rewriter, near
 
     def op(self, name: str, args: Sequence[Value], attrs: Any = None) -> tuple[Value, ...]:
-        """Emits an operator and returns its results."""
+        """Emits an operator and returns its results; raises Error if deduction fails."""
         results = self.rewriter.make(name, args, attrs, self.near)
         if results is None:
             raise Error(f"{name} does not fit here")

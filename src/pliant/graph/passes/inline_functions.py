@@ -61,7 +61,7 @@ class _Inliner:
         return tuple(inlined)
 
     def kept(self, node: g.Node, dims: set[Var]) -> g.Node:
-        """A node other than a call, with its operands mapped to inlined values."""
+        """Returns a node that is no call, with its operands mapped to inlined values and calls in its bodies inlined."""
         if isinstance(node, g.If):
             then, orelse = self.body(node.then, dims), self.body(node.orelse, dims)
             return replace(node, cond=self.uses([node.cond])[0], then=then, orelse=orelse)
@@ -73,12 +73,12 @@ class _Inliner:
         return node if args is None else replace(node, args=tuple(self.renamed.get(a, a) for a in args))  # type: ignore[call-arg]
 
     def body(self, body: g.Body, dims: set[Var]) -> g.Body:
-        """A body with calls inlined."""
+        """Returns a body with its calls inlined."""
         nodes = self.nodes(body.nodes, set(dims))
         return g.Body(body.params, nodes, self.uses(body.results))
 
     def inline(self, call: g.CallFunction, dims: set[Var]) -> list[g.Node]:
-        """The nodes that replace a call."""
+        """Returns the nodes of the callee, renamed, that replace a call."""
         callee = inline_functions(call.function)
         inlined: list[g.Node] = []
         values, substitution = self.arguments(call, callee, dims, inlined)

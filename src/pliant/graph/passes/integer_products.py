@@ -40,7 +40,7 @@ def integer_products(function: Function) -> Function:
 
 
 class _Codes:
-    """The integer codes of a dequantized operand, with one scale and zero point, or one for each index along `axis`."""
+    """A dequantized operand: its integer codes, with one scale and zero point, or one for each index along `axis`."""
 
     def __init__(self, node: Op) -> None:
         self.codes, self.scale = node.args[:2]
@@ -49,7 +49,7 @@ class _Codes:
 
 
 class _Products(Rewriter):
-    """The rewriter of the pass."""
+    """Rewrites matmuls and convolutions of dequantized tensors to integer ones on their codes."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
@@ -80,7 +80,7 @@ class _Products(Rewriter):
         return operand if operand.axis is None or (operand.axis == axis and self.makers.get(operand.scale) is not None) else None
 
     def convolution(self, node: Op) -> Value | None:
-        """The integer form of a convolution of dequantized tensors."""
+        """Returns the integer form of a convolution of dequantized tensors; None if it has no such form."""
         x, w = self.codes(node.args[0], None), self.codes(node.args[1], 0)
         if x is None or w is None or not _fits(w.codes.tensor.shape[1:]):
             return None
@@ -93,7 +93,7 @@ class _Products(Rewriter):
         return result
 
     def product(self, node: Op) -> Value | None:
-        """The integer form of a matmul of dequantized tensors."""
+        """Returns the integer form of a matmul of dequantized tensors; None if it has no such form."""
         (a, b), attrs = node.args, node.attrs or PLAIN
         right = len(b.tensor.shape) - (2 if attrs.transpose_b else 1)
         x, w = self.codes(a, None), self.codes(b, right)
@@ -144,7 +144,7 @@ class _Products(Rewriter):
         return rows
 
     def flat(self, image: Value, near: Op) -> Value | None:
-        """An NHWC image as rows (pixels, channels)."""
+        """Returns an NHWC image reshaped to rows (pixels, channels); None if deduction fails."""
         shape = image.tensor.shape
         rows = (simplify(product(shape[:-1])), shape[-1])
         before = self.op_of(image, "reshape")
@@ -167,10 +167,10 @@ def _fits(summed: Sequence[Any]) -> bool:
 
 
 def _to_last(rank: int) -> tuple[int, ...]:
-    """The permutation from NCHW to NHWC."""
+    """Returns the permutation from NCHW to NHWC for a rank."""
     return (0, *range(2, rank), 1)
 
 
 def _to_first(rank: int) -> tuple[int, ...]:
-    """The permutation from NHWC to NCHW."""
+    """Returns the permutation from NHWC to NCHW for a rank."""
     return (0, rank - 1, *range(1, rank - 1))

@@ -42,7 +42,7 @@ def pointwise_convolutions(function: Function) -> Function:
 
 
 class _Products(Rewriter):
-    """The rewriter of the pass."""
+    """Rewrites pointwise (1x1) convolutions to matmuls, and keeps images flat between them."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.rewrite(node))
@@ -78,7 +78,7 @@ class _Products(Rewriter):
         return self.op("reshape", (result,), ShapeAttrs(node.outs[0].tensor.shape), node) if result else None
 
     def convolution(self, node: Op) -> Sequence[Value] | None:
-        """Replaces a pointwise convolution by a matmul."""
+        """Returns the matmul that replaces a pointwise (1x1) convolution; None for other convolutions."""
         x, weight = node.args[0], node.args[1]
         places = _flat(x.tensor.shape)[2]
         if not _is_pointwise(node):
@@ -134,7 +134,7 @@ class _Products(Rewriter):
         return self.reshaped(value, (*shape[:-spatial], const(1)), node) if ones else None
 
     def row(self, value: Value, shape: Shape, node: Op) -> Value | None:
-        """The image `value` as rows; reshaped once and remembered."""
+        """Returns the image `value` reshaped to (n, c, pixels); it is reshaped once and remembered."""
         if value not in self.flat:
             rows = self.reshaped(value, shape, node)
             if rows is None:
@@ -143,18 +143,18 @@ class _Products(Rewriter):
         return self.flat[value]
 
     def back(self, rows: Value, image: Tensor, node: Op) -> Sequence[Value] | None:
-        """Reshapes rows back to an image, as the replacement of the node."""
+        """Returns the image reshaped from `rows`, (n, c, pixels), as the replacement of the node."""
         results = (rows,) if rows.annotation == image else self.op("reshape", (rows,), ShapeAttrs(image.shape), node)
         if results is not None:
             self.flat[results[0]] = rows
         return results
 
     def reshaped(self, value: Value, shape: Shape, node: Op) -> Value | None:
-        """`value` in another shape; None if deduction fails."""
+        """Returns `value` in another shape; None if deduction fails."""
         return value if value.tensor.shape == shape else self.made("reshape", (value,), ShapeAttrs(shape), node)
 
     def made(self, name: str, args: Sequence[Value], attrs: Any, node: Op) -> Value | None:
-        """The result of a new operator; None if deduction fails."""
+        """Returns the result of a new operator; None if deduction fails."""
         results = self.make(name, args, attrs, node)
         return None if results is None else results[0]
 
@@ -171,7 +171,7 @@ def _side_by_side(attrs: ConvTransposeAttrs, kernel: tuple[int, ...], rank: int)
 
 
 def _flat(image: Shape) -> Shape:
-    """The shape of an image as rows: (n, c, pixels)."""
+    """Returns the shape of an image with its spatial dims merged: (n, c, pixels)."""
     return (*image[:2], simplify(product(image[2:])))
 
 

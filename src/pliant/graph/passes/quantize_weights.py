@@ -38,7 +38,7 @@ def quantize_weights(function: Function, weights: str = "int8", least: int = LEA
 
 
 class _Quantizing(Rewriter):
-    """The rewriter of the pass."""
+    """Rewrites matmuls, lookups and convolutions with large literal weights to use block-quantized weights."""
 
     def __init__(self, function: Function, format: str, least: int) -> None:
         super().__init__(function, lambda r, node: self.changed(node))
@@ -67,7 +67,7 @@ class _Quantizing(Rewriter):
         return self.raw[value, turned]
 
     def product(self, node: Op) -> Value | None:
-        """A matmul with a quantized weight."""
+        """Returns a matmul with the weight block-quantized; None if it cannot be."""
         x, w = node.args
         attrs, array = node.attrs or PLAIN, self.weight(w)
         if array is None or attrs.transpose_a or x.tensor.dtype is not f32 or len(x.tensor.shape) < 2:
@@ -80,7 +80,7 @@ class _Quantizing(Rewriter):
         return result
 
     def rows(self, node: Op) -> Value | None:
-        """A lookup of rows of a quantized table."""
+        """Returns a lookup of rows in a block-quantized table; None if it cannot be."""
         array = self.weight(node.args[0])
         raw = None if array is None or node.attrs.axis != 0 else self.codes(node.args[0], array, False)
         if raw is None:

@@ -44,7 +44,7 @@ def recognize_attention(function: Function) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The matmul of queries and keys, the scale, the mask, and the run-time checks of the matched nodes."""
+    """A record of the matched scores of an attention: the matmul of queries and keys, scale, mask, and run-time checks of its nodes."""
 
     product: Op
     scale: float
@@ -53,7 +53,7 @@ class _Scores:
 
 
 class _Recognition(Rewriter):
-    """The rewriter of the pass."""
+    """Replaces softmax(q @ k * scale + mask) @ v by the attention operator."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function, lambda r, node: self.recognize(node))
@@ -99,7 +99,7 @@ class _Recognition(Rewriter):
         return node if node is not None and self.counts[value] == 1 else None
 
     def scores(self, value: Value) -> _Scores | None:
-        """Matches the input of the softmax: `matmul(q, k) * scale + mask`."""
+        """Matches the input of the softmax, `matmul(q, k) * scale + mask`; returns its parts, or None."""
         mask: Value | None = None
         checks: list[Require] = []
         added = self.alone(value, "add")

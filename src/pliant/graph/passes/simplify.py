@@ -30,7 +30,7 @@ from ..rewrite import Rewriter
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: the operators that it applies to (empty: all that broadcast), and the function that returns the replacement."""
+    """A rewrite rule of graph operators: the operators it applies to (empty: all that broadcast), and its function."""
 
     ops: tuple[str, ...]
     apply: Callable[[Rewriter, Op], Value | None]
@@ -57,7 +57,7 @@ def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _rules_of(op: str) -> list[Rule]:
-    """The rules that apply to an operator."""
+    """Returns the rewrite rules that apply to an operator."""
     if op not in _BY_OP:
         _BY_OP[op] = [rule for rule in RULES.values() if (op in rule.ops if rule.ops else TABLE[op].broadcasts)]
     return _BY_OP[op]
@@ -87,7 +87,7 @@ def _alone(node: Op, value: Value) -> Value | None:
 
 
 def _only(found: tuple[Value, ...] | None) -> Value | None:
-    """The only result of a new operator, or None."""
+    """Returns the only result of a new operator, or None if it could not be made."""
     return None if found is None else found[0]
 
 
@@ -151,7 +151,7 @@ def integer_zero(r: Rewriter, n: Op) -> Value | None:
 
 
 def _filled(r: Rewriter, n: Op, t: Tensor) -> Value | None:
-    """A tensor of zeros in place of a node."""
+    """Returns a tensor of zeros in the place of a node; None if deduction fails."""
     from ..ops.shape import FullAttrs
 
     return _only(r.op("full", (), FullAttrs(t.shape, Const(0, t.dtype)), n))

@@ -64,19 +64,19 @@ def _has_few_rows(a: Value, how: MatmulAttrs) -> bool:
 
 
 def _moved(r: Rewriter, value: Value, node: Op) -> Value | None:
-    """A transpose of the last two dims of a value."""
+    """Returns a value with its last two dims transposed by a new node; None if deduction fails."""
     results = r.make("permute", (value,), PermuteAttrs(_swap(value)), node)
     return None if results is None else results[0]
 
 
 def _swap(value: Value) -> tuple[int, ...]:
-    """The permutation that swaps the last two dims."""
+    """Returns the permutation of a value's axes that swaps the last two."""
     rank = len(value.tensor.shape)
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _source(r: Rewriter, value: Value) -> Value | None:
-    """If `value` is a transpose of the last two dims, its operand, else None."""
+    """Returns the operand if `value` is a transpose of the last two dims, else None."""
     node = r.op_of(value, "permute")
     if node is None or is_state(node.args[0]):
         return None
