@@ -46,7 +46,7 @@ _DTYPES = {
 
 
 class Stored(NamedTuple):
-    """The location of a tensor in the file."""
+    """A record of where a tensor is in a safetensors file: dtype, shape, and byte range."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -183,7 +183,7 @@ def _check_cover(file: str, tensors: dict[str, Stored], start: int, size: int) -
 
 
 def _shown(text: str) -> str:
-    """A string of the file, escaped and truncated for messages."""
+    """Returns a string of the file, escaped and truncated for messages."""
     return ascii(text)[1:-1][:80]
 
 

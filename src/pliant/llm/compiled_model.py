@@ -68,7 +68,7 @@ class CompiledModel:
         return Executable(stored.package, threads=threads, constants=stored.constants, provenance=Provenance(self._program, self._machine))
 
     def _built(self) -> Any:
-        """Returns the nn module of the model, built from its file."""
+        """Returns the nn module of the model; built from its file once."""
         if self._model is None:
             import pliant
 
@@ -109,7 +109,7 @@ def forget(path: Path) -> int:
 
 
 def _config(stored: StoredProgram) -> DecoderConfig | None:
-    """Returns the stored config; None if it is not a valid one."""
+    """Returns the decoder config that was stored with a program; None if it is not a valid one."""
     values = stored.facts.get("config")
     if not isinstance(values, dict) or set(values) != set(DecoderConfig.__dataclass_fields__):
         return None

@@ -103,7 +103,7 @@ def checksum(path: Path) -> str:
 
 
 def _fetch(url: str, part: Path, size: int | None, token: str | None, say: Progress) -> None:
-    """Fills `part` to its full size, with as many connections as it takes."""
+    """Downloads into `part` until it has its full size, resuming with as many connections as it takes."""
     failed = 0
     while size is None or _size(part) < size:
         had = _size(part)

@@ -31,7 +31,7 @@ MAX_JSON = 1 << 20  # bytes: config files are a few kilobytes; anything larger i
 
 
 class Embedder:
-    """A sentence embedder."""
+    """A sentence embedder: turns texts into vectors by a BERT model."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Embedder:
 
     @property
     def width(self) -> int:
-        """The number of elements of a vector."""
+        """The number of elements of an embedding vector."""
         return self.settings.width
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:

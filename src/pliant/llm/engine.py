@@ -30,7 +30,7 @@ KINDS = {"f16": np.float16, "f32": np.float32}  # dtypes of the KV cache
 
 @dataclass(slots=True)
 class Part:
-    """The part of one sequence in a step: the tokens to feed, and whether to return logits after every token or only the last."""
+    """A record of one sequence in a step: the tokens to feed, and whether to return logits after every token or only the last."""
 
     sequence: Sequence
     tokens: Row[int]
@@ -38,7 +38,7 @@ class Part:
 
 
 class Engine:
-    """Runs a model on sequences."""
+    """Runs a decoder on sequences of tokens; keys and values are in a paged KV cache."""
 
     def __init__(self, file: GgufFile, *, threads: int | None = None, cache: str = "f16", context: int | None = None) -> None:
         if cache not in KINDS:
@@ -94,7 +94,7 @@ class Engine:
 
 
 def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:
-    """Cuts the tokens into chunks."""
+    """Returns the tokens cut into chunks; raises if there are none."""
     if not len(tokens):
         raise Error("a step needs at least one token of each sequence")
     if not 1 <= chunk <= STEP_TOKENS:
@@ -146,7 +146,7 @@ def _inputs(parts: Row[Part]) -> tuple[NDArray[np.int32], ...]:
 
 
 def _rows(parts: Row[Part]) -> NDArray[np.int32]:
-    """Returns the indices of the tokens of a step whose logits are wanted."""
+    """Returns the indices of those tokens of a step whose logits are wanted."""
     rows: list[int] = []
     end = 0
     for part in parts:

@@ -28,15 +28,15 @@ MAX_PAGE = 64 << 20  # bytes of an index page: large packages have listings of s
 
 
 class DownloadError(Error):
-    """A download that failed."""
+    """Raised for a download that failed."""
 
 
 class Missing(DownloadError):
-    """The server does not have the resource (404 or 410)."""
+    """Raised if the server does not have the resource (404 or 410)."""
 
 
 class Broken(DownloadError):
-    """A transient failure (broken connection, 429 or 5xx): a retry may succeed."""
+    """Raised for a transient failure (broken connection, 429 or 5xx): a retry may succeed."""
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def request(url: str, *, token: str | None = None, accept: str = "*/*", start: i
 
 
 def page(url: str, *, token: str | None = None, accept: str = "*/*") -> tuple[str, str]:
-    """Returns the content type and the text of a page."""
+    """Downloads a page; returns its content type and text."""
     with request(url, token=token, accept=accept) as answer:
         text = answer.read(MAX_PAGE + 1)
         if len(text) > MAX_PAGE:

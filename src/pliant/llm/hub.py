@@ -34,7 +34,7 @@ _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file of a repository: its path and size, and its checksum if it is a large (LFS) file."""
+    """A record of a file in a hub repository: its path and size, and its checksum if it is a large (LFS) file."""
 
     path: str
     size: int | None
@@ -43,7 +43,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the hub: a repository, and a file or a quantization in it."""
+    """A model of the Hugging Face hub: a repository, and a file or a quantization in it."""
 
     repo: str
     file: str | None = None
@@ -51,12 +51,12 @@ class HubModel:
 
     @property
     def name(self) -> str:
-        """The name as the user writes it."""
+        """The name of the model as users write it: `hf:org/repo…`."""
         return f"hf:{self.repo}" + (f"/{self.file}" if self.file else f":{self.quant}" if self.quant else "")
 
     @property
     def folder(self) -> Path:
-        """The repository's folder in the cache."""
+        """The repository's folder in the hub's cache on disk."""
         return hub_cache() / ("models--" + self.repo.replace("/", "--"))
 
     def find(self) -> Path | None:
@@ -175,14 +175,14 @@ def cached() -> list[Path]:
 
 
 def hub_cache() -> Path:
-    """Returns the folder of the hub's cache."""
+    """Returns the folder in which the Hugging Face hub caches files."""
     if chosen := os.environ.get("HF_HUB_CACHE"):
         return Path(chosen).expanduser()
     return _home() / "hub"
 
 
 def endpoint() -> str:
-    """Returns the URL of the hub."""
+    """Returns the URL of the Hugging Face hub, or of its mirror."""
     return (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
 
 

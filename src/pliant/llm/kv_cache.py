@@ -34,7 +34,7 @@ STEP_TOKENS, STEP_SEQUENCES, STEP_PAGES = 8192, 256, 4096
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """The tokens whose keys and values are in the cache, and the pages that hold them."""
+    """A sequence in the KV cache: the tokens whose keys and values are cached, and the pages that hold them."""
 
     tokens: list[int]
     pages: list[int]
@@ -43,12 +43,12 @@ class Sequence:
 
     @property
     def length(self) -> int:
-        """The number of tokens in the cache."""
+        """The number of tokens of this sequence that are in the KV cache."""
         return len(self.tokens)
 
 
 class PageCache:
-    """The page allocator, with keys [runs, layers, run, kv_heads, size, 64] and values [runs, layers, run, kv_heads, 64, size]."""
+    """The paged KV cache: keys [runs, layers, run, kv_heads, size, 64], values [runs, layers, run, kv_heads, 64, size], free pages."""
 
     def __init__(self, pages: int, layers: int, kv_heads: int, size: int, kind: Any) -> None:
         self.pages, self.run = pages, run_of(kv_heads, size, np.dtype(kind).itemsize)

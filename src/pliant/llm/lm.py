@@ -150,7 +150,7 @@ class LLM:
             yield rest
 
     def _finished(self, state: Progress, stops: StopStrings, max_tokens: int | None, length: int) -> str | None:
-        """Returns the finish reason if the answer must end now, else None."""
+        """Returns the finish reason ("stop", "length" or "context") if the answer must end now, else None."""
         if stops.found is not None:
             return "stop"
         if max_tokens is not None and len(state.tokens) >= max_tokens:
@@ -159,7 +159,7 @@ class LLM:
 
 
 def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Returns the source; raises if the catalog knows it as an embedder."""
+    """Returns the source unchanged; raises if the catalog knows it as an embedder, which cannot generate text."""
     known = CATALOGUE.get(os.fspath(source))
     if known is not None and known.embeds:
         raise UnsupportedError(f"`{known.name}` is an embedding model and cannot generate text", help=f'pliant.Embedder("{known.name}")')

@@ -33,14 +33,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A conversation as the chat template renders it, with placeholders for the texts in `hidden`."""
+    """A record of a conversation as the chat template renders it, with placeholders for the texts in `hidden`."""
 
     text: str
     hidden: list[str]
 
 
 class Prompts:
-    """Renders and encodes prompts of one model."""
+    """Renders conversations by the chat template of one model, and encodes prompts to tokens."""
 
     def __init__(self, file: GgufFile, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -60,7 +60,7 @@ class Prompts:
         return self.tokens(self.render(prompt))  # type: ignore[arg-type]
 
     def render(self, messages: Sequence[Message]) -> Rendered:
-        """Renders a conversation, up to where the answer begins."""
+        """Renders a conversation by the chat template, up to where the model's answer begins."""
         if self.template is None:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
         hidden: list[str] = []

@@ -18,7 +18,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts: of the prompt, of its part that was in the KV cache already, and of the answer."""
+    """A record of token counts: of the prompt, of its part that was in the KV cache already, and of the answer."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -48,7 +48,7 @@ class Reply:
 
 
 class Stream:
-    """An iterator over pieces of text; `reply` is the answer so far."""
+    """An iterator over the pieces of an answer's text; `reply` is the answer so far."""
 
     def __init__(self, pieces: Iterator[str], state: Progress) -> None:
         self._pieces = pieces
@@ -56,7 +56,7 @@ class Stream:
 
     @property
     def reply(self) -> Reply:
-        """The answer so far."""
+        """The answer so far, with token counts and finish reason."""
         s = self.state
         usage = Usage(s.prompt_tokens, s.cached_tokens, len(s.tokens))
         return Reply("".join(s.text), tuple(s.tokens), s.finish_reason, usage)
@@ -81,7 +81,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Progress:
-    """The mutable state of a stream: the answer so far."""
+    """The mutable state of a stream of text: the answer so far, and why it ended."""
 
     prompt_tokens: int
     cached_tokens: int

@@ -27,7 +27,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """Sampling options; temperature 0 is greedy. A filter with value 0 (1 for `top_p` and the penalty) is off."""
+    """The options of sampling; temperature 0 is greedy. A filter with value 0 (1 for `top_p` and the penalty) is off."""
 
     temperature: float = 0.8
     top_k: int = 40
@@ -69,7 +69,7 @@ class Stream:
 
 
 class Sampler:
-    """Samples one token after the other."""
+    """Samples the next token from logits, one after the other, by the sampling options."""
 
     def __init__(self, options: SamplingOptions | None = None) -> None:
         self.options = options or SamplingOptions()
@@ -77,7 +77,7 @@ class Sampler:
         self.stream = Stream(self.seed)
 
     def sample(self, logits: NDArray[Any], history: Sequence[int] = ()) -> int:
-        """Samples the next token; `history` is used by the repetition penalty."""
+        """Returns the next token, sampled from the logits; `history` is used by the repetition penalty."""
         options = self.options
         scores = _checked(logits)
         if options.repetition_penalty != 1.0:
@@ -133,7 +133,7 @@ def _checked(logits: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _penalized(scores: NDArray[np.float64], recent: Sequence[int], penalty: float) -> NDArray[np.float64]:
-    """Applies the repetition penalty once to each recent token."""
+    """Returns the scores with the repetition penalty applied once to each recent token."""
     said = np.unique(np.asarray([t for t in recent if 0 <= t < len(scores)], np.intp))
     result = scores.copy()
     result[said] = np.where(scores[said] > 0, scores[said] / penalty, scores[said] * penalty)

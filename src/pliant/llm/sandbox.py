@@ -165,18 +165,18 @@ def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 class _Generation(Extension):
-    """The tag `{% generation %}`, which marks the model's text for training; here it renders its body."""
+    """The Jinja tag `{% generation %}`, which marks the model's text for training; here it renders its body."""
 
     tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Returns the body of the tag."""
+        """Parses the tag; returns the nodes of its body."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox with allowlists and the budget."""
+    """Jinja's immutable sandbox with allowlists of attributes, filters and calls, charged to the budget."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
 
@@ -251,7 +251,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
 @cache
 def environment() -> Environment:
-    """Returns the environment that all templates share."""
+    """Returns the Jinja environment that all templates share."""
     return Environment()
 
 

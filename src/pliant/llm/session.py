@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A conversation with a model."""
+    """A conversation with a language model: keeps the messages, and drops the oldest if the context is full."""
 
     def __init__(self, lm: LLM, system: str | None = None, announce: Say | None = None) -> None:
         self.lm = lm
@@ -35,7 +35,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Starts over, with only the system prompt."""
+        """Forgets all messages but the system prompt."""
         self._known: Known | None = None
         self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
 
@@ -80,7 +80,7 @@ class Session:
                 self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])
 
     def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> _Turn:
-        """Drops the oldest turns until there is room for an answer."""
+        """Returns the prompt for the next answer; drops the oldest turns until there is room for one."""
         prompts, context, dropped = self.lm.prompts, self.lm.context, 0
         room = context // 4 if max_tokens is None else max(1, min(max_tokens, context // 4))
         first = 0 if self.system is None else 1
@@ -96,7 +96,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The prompt for the next answer, and the number of messages that were dropped."""
+    """A record of the prompt for the next answer (messages, rendered text, tokens), and the number of messages dropped for it."""
 
     messages: list[dict[str, Any]]
     rendered: Rendered

@@ -18,7 +18,7 @@ MAX_BYTES = 256  # as much text may be held back
 
 
 class StopStrings:
-    """Searches a text that arrives in pieces for stop strings."""
+    """Searches a text that arrives in pieces for stop strings; holds back text that may begin one."""
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         if isinstance(stops, str) or len(stops) > MAX_STOPS or any(not s or len(s.encode(errors="replace")) > MAX_BYTES for s in stops):

@@ -55,7 +55,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the tensor table: shape with the outermost dim first, and the offset and size of the data in bytes."""
+    """A record of one row of a GGUF file's tensor table: shape (outermost dim first), and offset and size of the data in bytes."""
 
     name: str
     format: Format
@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The parsed contents of one file."""
+    """The parsed header of a GGUF file: version, metadata and tensor table, without tensor data."""
 
     version: int
     metadata: dict[str, Value]
@@ -83,7 +83,7 @@ class Cursor:
         self.end = len(data)
 
     def refuse(self, what: str, at: int | None = None) -> NoReturn:
-        """Raises the error for a malformed file."""
+        """Raises the ModelFileError for a malformed GGUF file, with the byte position."""
         raise ModelFileError(f"gguf: {what}", facts=[f"file `{self.name}`, byte {self.at if at is None else at} of {self.end}"])
 
     def take(self, size: int, what: str) -> int:
@@ -117,7 +117,7 @@ class Cursor:
 
 
 def parse(data: Buffer, name: str) -> Parsed:
-    """Parses a file without reading the tensor data."""
+    """Parses the header of a GGUF file: metadata and tensor table, without reading the tensor data."""
     cursor = Cursor(data, name)
     version = _version(cursor)
     tensors = cursor.u64("the number of tensors", MAX_TENSORS)

@@ -44,7 +44,7 @@ class GgufTensor:
 
     @property
     def size(self) -> int:
-        """The size in the file, in bytes."""
+        """The size of the tensor's data in the file, in bytes."""
         return int(self.data.nbytes)
 
     def array(self) -> NDArray[Any]:
@@ -56,7 +56,7 @@ class GgufTensor:
         return self.data.view(kind.newbyteorder("<")).reshape(self.shape)
 
     def dequantized(self) -> NDArray[np.float32]:
-        """The values as a new f32 array."""
+        """Returns the tensor's values, dequantized, as a new f32 array; raises for formats that cannot be decoded."""
         if not self.format.known:
             raise unread(self.format, self.name)
         return dequantize(self.format, self.data).reshape(self.shape)
@@ -109,17 +109,17 @@ class GgufFile:
         return float(value)
 
     def flag(self, key: str, *default: bool) -> bool:
-        """The bool under `key`, or the default; raises like `text`."""
+        """Returns the bool under the metadata key, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, bool) else self._refuse(key, value, "a bool")
 
     def strings(self, key: str, *default: list[str]) -> list[str]:
-        """The list of strings under `key`, or the default; raises like `text`."""
+        """Returns the list of strings under the metadata key, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, list) else self._refuse(key, value, "an array of strings")
 
     def numbers(self, key: str, *default: NDArray[Any]) -> NDArray[Any]:
-        """The array of numbers under `key`, or the default; raises like `text`."""
+        """Returns the array of numbers under the metadata key, or the default; raises like `text`."""
         value = self._find(key, *default)
         return value if isinstance(value, np.ndarray) else self._refuse(key, value, "an array of numbers")
 
@@ -142,7 +142,7 @@ class GgufFile:
         return other
 
     def _find(self, key: str, *default: Any) -> Any:
-        """The value under `key`, or the default; raises if there is neither."""
+        """Returns the value under the metadata key, or the default; raises if there is neither."""
         if key in self.metadata:
             return self.metadata[key]
         if default:
@@ -150,7 +150,7 @@ class GgufFile:
         raise ModelFileError(f"gguf: the metadata has no `{key}`", facts=[f"file `{self.name}`"])
 
     def _refuse(self, key: str, value: object, wanted: str) -> NoReturn:
-        """Raises the error for a value of an unexpected type."""
+        """Raises the error for a metadata value of an unexpected type."""
         raise ModelFileError(f"gguf: `{key}` is not {wanted}", facts=[f"file `{self.name}`", f"found: {shown(repr(value))}"])
 
 
@@ -214,7 +214,7 @@ def _count(part: Parsed, key: str, default: int) -> int:
 
 
 def _tensors(parsed: Parsed, data: Buffer) -> dict[str, GgufTensor]:
-    """The tensors of a parsed file, as views of its bytes."""
+    """Returns the tensors of a parsed file by name, as views of its bytes."""
     raw = np.frombuffer(data, np.uint8)
     return {
         e.name: GgufTensor(e.name, e.format, e.shape, raw[e.start : e.start + e.size].reshape(*e.shape[:-1], -1)) for e in parsed.entries
@@ -222,12 +222,12 @@ def _tensors(parsed: Parsed, data: Buffer) -> dict[str, GgufTensor]:
 
 
 def stamp_of(path: Path, status: os.stat_result) -> Stamp:
-    """The stamp of a file."""
+    """Returns the identity of a file: real path, size and modification time."""
     return Stamp(os.path.realpath(path), status.st_size, status.st_mtime_ns)
 
 
 def _map(path: Path) -> tuple[Buffer, Stamp]:
-    """Maps a regular file; returns its bytes and its stamp."""
+    """Maps a regular file into memory; returns its bytes and its identity (path, size, time)."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
             raise ModelFileError(f"gguf: `{shown(str(path))}` is not a regular file")

@@ -9,64 +9,64 @@ from .module import Module
 
 
 class ReLU(Module):
-    """max(x, 0)."""
+    """A layer that computes max(x, 0)."""
 
     def forward(self, x: Any) -> Any:
-        """The activation."""
+        """Returns max(x, 0)."""
         return ops.relu(x)
 
 
 class GELU(Module):
-    """x * Phi(x), with Phi the normal CDF: exact (`approximate="none"`) or by the tanh approximation."""
+    """A layer that computes x * Phi(x), with Phi the normal CDF: exact (`approximate="none"`) or by the tanh approximation."""
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
 
     def forward(self, x: Any) -> Any:
-        """The activation."""
+        """Returns the GELU of x."""
         return ops.gelu(x, approximate=self.approximate)
 
 
 class SiLU(Module):
-    """x * sigmoid(x)."""
+    """A layer that computes x * sigmoid(x)."""
 
     def forward(self, x: Any) -> Any:
-        """The activation."""
+        """Returns x * sigmoid(x)."""
         return ops.silu(x)
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """A layer that computes 1 / (1 + exp(-x))."""
 
     def forward(self, x: Any) -> Any:
-        """The activation."""
+        """Returns the sigmoid of x."""
         return ops.sigmoid(x)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """A layer that computes the hyperbolic tangent."""
 
     def forward(self, x: Any) -> Any:
-        """The activation."""
+        """Returns the hyperbolic tangent of x."""
         return ops.tanh(x)
 
 
 class Softmax(Module):
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """A layer that computes exp(x) / sum(exp(x)) along `dim`."""
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
     def forward(self, x: Any) -> Any:
-        """The softmax along `dim`."""
+        """Returns the softmax of x along `dim`."""
         return ops.softmax(x, axis=self.dim)
 
 
 class Identity(Module):
-    """Returns its input; also used for Dropout, which does nothing at inference."""
+    """A layer that returns its input; also used for Dropout, which does nothing at inference."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        """Ignores its arguments: it may replace any other layer."""
+        """Ignores all arguments, so that it may replace any other layer."""
 
     def forward(self, x: Any) -> Any:
         """Returns `x`."""

@@ -17,12 +17,12 @@ from .module import Buffer, Module, Parameter
 
 
 def _optional(wanted: bool, shape: Sequence[int], dtype: Any) -> Parameter | None:
-    """A parameter without data, or None if it is not wanted."""
+    """Returns a new parameter without data, or None if it is not wanted."""
     return Parameter(shape=shape, dtype=dtype) if wanted else None
 
 
 class Linear(Module):
-    """x @ weight.T + bias, over the last dim."""
+    """A layer that computes x @ weight.T + bias, over the last dim."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None) -> None:
         self.in_features, self.out_features = in_features, out_features
@@ -38,18 +38,18 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Looks up rows of a table by integer ids."""
+    """A layer that looks up rows of a table by integer ids."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None) -> None:
         self.weight: Any = Parameter(shape=(num_embeddings, embedding_dim), dtype=dtype)
 
     def forward(self, ids: Any) -> Any:
-        """The rows of the table at `ids`."""
+        """Returns the rows of the table at `ids`."""
         return ops.take(self.weight, ids, axis=0)
 
 
 class LayerNorm(Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dims."""
+    """A layer that computes (x - mean) / sqrt(variance + eps) * weight + bias, over the last dims."""
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, bias: bool = True, dtype: Any = None) -> None:
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -58,7 +58,7 @@ class LayerNorm(Module):
         self.bias: Any = _optional(bias, shape, dtype)
 
     def forward(self, x: Any) -> Any:
-        """The norm."""
+        """Returns x, normalized over the last dims."""
         return ops.layer_norm(x, self.weight, self.bias, axis=-len(self.normalized_shape), eps=self.eps)
 
     def details(self) -> str:
@@ -66,19 +66,19 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean of squares + eps) * weight, over the last dim."""
+    """A layer that computes x / sqrt(mean of squares + eps) * weight, over the last dim."""
 
     def __init__(self, normalized_shape: int, eps: float = 1e-6, dtype: Any = None) -> None:
         self.eps = eps
         self.weight: Any = Parameter(shape=(normalized_shape,), dtype=dtype)
 
     def forward(self, x: Any) -> Any:
-        """The norm."""
+        """Returns x, divided by its root mean square over the last dim, times the weight."""
         return ops.rms_norm(x, self.weight, eps=self.eps)
 
 
 class GroupNorm(Module):
-    """Group normalization: normalizes over groups of channels (dim 1) and the spatial dims."""
+    """A layer of group normalization: over groups of channels (dim 1) and the spatial dims."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, dtype: Any = None) -> None:
         self.num_groups, self.eps = num_groups, eps
@@ -86,12 +86,12 @@ class GroupNorm(Module):
         self.bias: Any = Parameter(shape=(num_channels,), dtype=dtype)
 
     def forward(self, x: Any) -> Any:
-        """The norm."""
+        """Returns x, normalized over groups of channels."""
         return ops.group_norm(x, self.weight, self.bias, groups=self.num_groups, eps=self.eps)
 
 
 class BatchNorm(Module):
-    """(x - running mean) / sqrt(running variance + eps) * weight + bias, per channel (dim 1)."""
+    """A layer that computes (x - running mean) / sqrt(running variance + eps) * weight + bias, per channel (dim 1)."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, dtype: Any = None) -> None:
         self.eps = eps
@@ -101,7 +101,7 @@ class BatchNorm(Module):
         self.running_var: Any = Buffer(shape=(num_features,), dtype=dtype)
 
     def forward(self, x: Any) -> Any:
-        """The norm."""
+        """Returns x, normalized per channel by the running statistics."""
         return ops.batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, eps=self.eps)
 
 
@@ -109,7 +109,7 @@ BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class _Conv(Module):
-    """A convolution over `spatial` dims; x is (batch, in_channels, …)."""
+    """The base of the convolution layers over `spatial` dims; x is (batch, in_channels, …)."""
 
     spatial = 0
 
@@ -131,7 +131,7 @@ class _Conv(Module):
         self.bias: Any = _optional(bias, (out_channels,), dtype)
 
     def forward(self, x: Any) -> Any:
-        """The convolution."""
+        """Returns the convolution of x with the layer's weight, plus its bias."""
         return ops.conv(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def details(self) -> str:
@@ -140,18 +140,18 @@ class _Conv(Module):
 
 
 class Conv1d(_Conv):
-    """A convolution over one dim."""
+    """A layer: a convolution over one spatial dim."""
 
     spatial = 1
 
 
 class Conv2d(_Conv):
-    """A convolution over two dims."""
+    """A layer: a convolution over two spatial dims."""
 
     spatial = 2
 
 
 class Conv3d(_Conv):
-    """A convolution over three dims."""
+    """A layer: a convolution over three spatial dims."""
 
     spatial = 3

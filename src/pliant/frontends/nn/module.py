@@ -112,12 +112,12 @@ class Module:
             object.__delattr__(self, name)
 
     def _children(self) -> dict[str, Parameter | Module]:
-        """The registered parameters and modules by name, in order."""
+        """Returns the registered parameters and submodules by name, in order."""
         registered: dict[str, Parameter | Module] = self.__dict__.setdefault("_registered", {})
         return registered
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """The computation of the module; subclasses must define it."""
+        """Computes the module's results from its inputs; subclasses must define it, here it raises."""
         raise Error(
             f"`{type(self).__name__}` has no forward", where=caller_span(), help="define `def forward(self, x: Tensor[f32, n]): ...`"
         )
@@ -137,7 +137,7 @@ class Module:
     # Submodules and parameters.
 
     def children(self) -> Iterator[Module]:
-        """The direct submodules."""
+        """Yields the direct submodules."""
         return (c for c in self._children().values() if isinstance(c, Module))
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
@@ -171,7 +171,7 @@ class Module:
                 yield from child._every_parameter(path)
 
     def parameters(self) -> Iterator[Parameter]:
-        """The parameters, without buffers; a shared one only once."""
+        """Yields the parameters of the module and its submodules, without buffers; a shared one only once."""
         return (p for _, p in self.named_parameters())
 
     # Data.
@@ -217,7 +217,7 @@ class Module:
         return f"{type(self).__name__}({details})" if not inner else f"{type(self).__name__}({details}\n" + "\n".join(inner) + "\n)"
 
     def details(self) -> str:
-        """The settings of the layer that `repr` shows."""
+        """Returns the settings of the layer as text for `repr`."""
         return ""
 
 
@@ -241,7 +241,7 @@ def _names_differ(what: str, missing: list[str], extra: list[str]) -> Error:
 
 
 class Sequential(Module):
-    """Applies modules, or functions of one value such as `ops.gelu`, one after the other."""
+    """A module that applies modules, or functions of one value such as `ops.gelu`, one after the other."""
 
     def __init__(self, *layers: Module | Callable[[Any], Any]) -> None:
         self.functions: dict[int, Callable[[Any], Any]] = {}
@@ -250,7 +250,7 @@ class Sequential(Module):
             self.append(layer)
 
     def append(self, layer: Module | Callable[[Any], Any]) -> Self:
-        """Adds a layer at the end."""
+        """Adds a layer at the end; returns the module itself."""
         if isinstance(layer, Module):
             setattr(self, str(self.length), layer)
         else:
@@ -276,14 +276,14 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list of modules, registered under their indices."""
+    """A list of modules, registered under their indices; it has no `forward`."""
 
     def __init__(self, modules: Sequence[Module] = ()) -> None:
         for module in modules:
             self.append(module)
 
     def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
+        """Adds a module at the end; returns the list itself."""
         setattr(self, str(len(self)), module)
         return self
 

@@ -61,7 +61,7 @@ def _name(module: Module) -> str:
 
 
 def _definition(module: Module) -> Span | None:
-    """The source span of `forward`, if its source is available."""
+    """Returns the source span of the module's `forward`, or None if its source is not available."""
     import linecache
 
     code = type(module).forward.__code__

@@ -190,12 +190,12 @@ _TRACER: ContextVar[Tracer | None] = ContextVar("pliant_tracer", default=None)
 
 
 def active_tracer() -> Tracer | None:
-    """The tracer of the running `forward`, or None outside of tracing."""
+    """Returns the tracer of the running `forward`, or None outside of tracing."""
     return _TRACER.get()
 
 
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
-    """A context in which called modules append to the tracer's function."""
+    """Context manager: modules called inside of it append their nodes to the tracer's function."""
     with assigned(_TRACER, tracer), tracer:
         yield

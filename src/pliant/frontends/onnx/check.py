@@ -24,7 +24,7 @@ _WORDS = {
 
 @lru_cache(maxsize=1024)
 def schema_of(op: str, version: int, domain: str) -> Any:
-    """The schema of an operator at an opset version of its domain, or None."""
+    """Returns the ONNX schema of an operator at an opset version of its domain, or None."""
     defs = load_onnx().defs
     try:
         return defs.get_schema(op, version, domain)
@@ -33,7 +33,7 @@ def schema_of(op: str, version: int, domain: str) -> Any:
 
 
 class Checked(Protocol):
-    """The interface of a node to be validated: an imported one, or one that runs on the host."""
+    """The interface of an ONNX node to be validated: an imported one, or one that runs on the host."""
 
     op: str
     domain: str
@@ -72,7 +72,7 @@ def check_form(site: Checked) -> None:
 
 
 def _range(least: int, most: int) -> str:
-    """The expected number of inputs or outputs, for messages."""
+    """Returns the expected number of inputs or outputs as text for messages."""
     return (
         f"{least} {'is' if least == 1 else 'are'}"
         if least == most

@@ -15,7 +15,7 @@ from .session import Compile, Session
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value, the node that computes it, and the largest difference relative to the largest element."""
+    """A record of one value of the comparison: the node that computes it, and the largest difference relative to the largest element."""
 
     node: str
     op: str
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The errors of all values in model order, and the values of the other runtime."""
+    """The result of comparing with another ONNX runtime: the errors of all values in model order, and the other runtime's values."""
 
     against: str
     rows: tuple[Row, ...]

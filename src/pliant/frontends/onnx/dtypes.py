@@ -39,22 +39,22 @@ _SCHEMA = dict(NUMBERS.values())
 
 
 def dtype_of(number: int) -> DType | None:
-    """The dtype of an ONNX type number, or None if it is not supported."""
+    """Returns the dtype of an ONNX type number, or None if it is not supported."""
     names = NUMBERS.get(number)
     return None if names is None else ALL[names[0]]
 
 
 def number_of(dtype: DType) -> int:
-    """The ONNX type number of a dtype."""
+    """Returns the ONNX type number of a dtype."""
     return _NUMBER[dtype.name]
 
 
 def schema_name(dtype: DType) -> str:
-    """The name of a tensor type in schemas: `tensor(float)`."""
+    """Returns the name of a tensor type in ONNX schemas: `tensor(float)`."""
     return f"tensor({_SCHEMA.get(dtype.name, dtype.name)})"
 
 
 def type_name(number: int) -> str:
-    """The name of any type number, including those that are not supported."""
+    """Returns the ONNX name of any type number, including those that are not supported."""
     names = NUMBERS.get(number)
     return names[1] if names else UNSUPPORTED.get(number, f"type {number}")

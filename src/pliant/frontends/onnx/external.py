@@ -18,7 +18,7 @@ _KEYS = {"location", "offset", "length", "checksum", "basepath"}  # the standard
 
 
 class Folder:
-    """The folder of a model file, the only place that external data is read from."""
+    """The folder of a model file, the only place that external tensor data is read from."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Folder:
         return data[offset : offset + length]
 
     def _mapped(self, location: str, what: str) -> memoryview:
-        """The bytes of a file of the folder, mapped once."""
+        """Returns the bytes of a file of the folder, mapped once."""
         if location not in self._maps:
             handle = _opened(self.path, location, what)
             try:

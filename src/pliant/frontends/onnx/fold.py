@@ -32,7 +32,7 @@ MOST = 4096  # larger tensors are not shapes, and folding them element by elemen
 
 
 class NotFolded(Exception):
-    """Raised by an entry of TABLE if the operator must be computed at run time."""
+    """Raised by a constant-folding rule if the operator must be computed at run time."""
 
 
 def fold(site: NodeContext) -> list[Known] | None:
@@ -51,7 +51,7 @@ def fold(site: NodeContext) -> list[Known] | None:
 
 
 def _each(f: Callable[..., Any], dtype: DType, *arrays: Array) -> Known:
-    """Applies an elementwise function to broadcast arrays."""
+    """Applies an elementwise function to broadcast arrays whose elements may be symbolic; returns a known tensor."""
     wide = np.broadcast_arrays(*arrays)
     result = np.empty(wide[0].shape, object)
     for i in np.ndindex(result.shape):
@@ -73,7 +73,7 @@ def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> 
 
 
 def _of(cls: Any) -> Callable[[Expr, Expr], Expr]:
-    """A function that builds the binary expression of class `cls`."""
+    """Returns a function that builds the binary expression of class `cls`."""
     return lambda a, b: binary(cls, a, b)
 
 
@@ -101,7 +101,7 @@ def _remainder(site: NodeContext, *arrays: Array) -> Known:
 
 
 def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
-    """A folding rule that applies `make` to each element."""
+    """Returns a folding rule that applies `make` to each element."""
 
     def rule(site: NodeContext, x: Array) -> Known:
         of = site.items[0].dtype
@@ -111,7 +111,7 @@ def _unary(make: Callable[[Expr], Expr], result: DType | None = None) -> Callabl
 
 
 def _call(name: str) -> Callable[[Expr], Expr]:
-    """A rounding function of a float; integers are returned unchanged."""
+    """Returns a function that applies a rounding function to floats, and leaves integers unchanged."""
     return lambda x: Call(name, x) if x.dtype.is_float else x
 
 
@@ -147,25 +147,25 @@ def _gather(site: NodeContext, x: Array, indices: Array) -> Known:
 
 
 def _concat(site: NodeContext, *arrays: Array) -> Known:
-    """Folds Concat."""
+    """Folds Concat of known tensors."""
     return known(np.concatenate(arrays, axis=site.axis("axis", arrays[0].ndim)), site.items[0].dtype)
 
 
 def _axes_of(site: NodeContext, position: int) -> list[int] | None:
-    """The axes of the attribute, or of an input; None if there are neither."""
+    """Returns the axes of the attribute, or of an input; None if there are neither."""
     axes = site.ints("axes", None)
     return site.known_ints(position) if axes is None and site.has(position) else axes
 
 
 def _unsqueeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
-    """Folds Unsqueeze."""
+    """Folds Unsqueeze of a known tensor."""
     new_axes = _axes_of(site, 1) or []
     rank = x.ndim + len(new_axes)
     return known(np.expand_dims(x, tuple(site.normal(a, rank) for a in new_axes)), site.items[0].dtype)
 
 
 def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
-    """Folds Squeeze."""
+    """Folds Squeeze of a known tensor; an axis that is not 1 is an error of the model."""
     chosen = _axes_of(site, 1)
     wanted = [a for a in range(x.ndim) if x.shape[a] == 1] if chosen is None else [site.normal(a, x.ndim) for a in chosen]
     site.require(all(x.shape[a] == 1 for a in wanted), "an axis to squeeze is not 1")
@@ -212,7 +212,7 @@ def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable
 
 
 def _split(site: NodeContext, x: Array, sizes: Array | None = None) -> list[Known]:
-    """Folds Split."""
+    """Folds Split of a known tensor, into given sizes or equal parts."""
     axis, count = site.axis("axis", x.ndim, 0), len(site.node.output)
     parts = site.known_ints(1) if site.has(1) else site.ints("split", None)
     if parts is None:
@@ -262,7 +262,7 @@ TABLE: dict[str, Callable[..., Any]] = {
 
 
 def size_of(shape: tuple[Expr, ...]) -> Known:
-    """The number of elements of a shape."""
+    """Returns the number of elements of a shape as a known tensor."""
     total: Expr = Const(1, i64)
     for n in shape:
         total = binary(MulE, total, n)

@@ -45,7 +45,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one graph or function, nested in an enclosing scope."""
+    """The named values of one ONNX graph or function, nested in an enclosing scope."""
 
     opsets: Mapping[str, int]
     parent: Scope | None = None
@@ -55,7 +55,7 @@ class Scope:
     absent: frozenset[str] = frozenset()  # optional inputs of the function that the call omits
 
     def find(self, name: str) -> Item | None:
-        """The item of a name in this scope or an enclosing one, or None."""
+        """Returns the item of a name in this scope or an enclosing one, or None."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.items:
@@ -64,7 +64,7 @@ class Scope:
         return None
 
     def inner(self) -> Scope:
-        """A new scope for a subgraph."""
+        """Returns a new scope for a subgraph, nested in this one."""
         return Scope(self.opsets, self, self.attributes, {}, self.calls, self.absent)
 
     def resolved(self, node: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output of the model, as a range of the program's results: several of them if it is a sequence."""
+    """A record of one output of the model as a range of the program's results: several if it is a sequence."""
 
     name: str
     first: int
@@ -90,7 +90,7 @@ class Output:
     dtype: DType | None = None  # the sub-byte dtype, if the program returns its elements one per byte
 
     def take(self, results: list[Any]) -> Any:
-        """Assembles the output from the results of the program."""
+        """Returns the output of the model, assembled from the results of the program."""
         if self.empty:
             return None
         if self.count is not None:
@@ -152,7 +152,7 @@ class Importer:
     # Nodes.
 
     def nodes(self, nodes: Any, scope: Scope) -> None:
-        """Imports nodes in order."""
+        """Imports ONNX nodes in order, into the graph function being built."""
         for node in nodes:
             self.node(node, scope)
 
@@ -359,7 +359,7 @@ class Importer:
         return self.builder.close(results)
 
     def mark(self) -> tuple[int, int]:
-        """The nesting depth of the builder, for `back_to` after a failed attempt."""
+        """Returns the nesting depth of the builder; `back_to` returns to it after a failed attempt."""
         return len(self.builder._frames), len(self._literals)
 
     def back_to(self, mark: tuple[int, int]) -> None:
@@ -367,15 +367,15 @@ class Importer:
         del self.builder._frames[mark[0] :], self._literals[mark[1] :]
 
     def leave(self) -> dict[int, tuple[Known, Value]]:
-        """Suspends the innermost body and returns its literals, for `enter`."""
+        """Takes the innermost body's literals off the stack and returns them; `enter` puts them back."""
         return self._literals.pop()
 
     def enter(self, literals: dict[int, tuple[Known, Value]]) -> None:
-        """Continues a body that `leave` suspended."""
+        """Puts back the literals of a body that `leave` took off."""
         self._literals.append(literals)
 
     def declared_rank(self, name: str, scope: Scope) -> int | None:
-        """The rank that the main graph declares for a value, or None."""
+        """Returns the rank that the main graph declares for a value, or None."""
         if scope.parent is not None or scope.calls:
             return None
         graph = self.model.proto.graph
@@ -394,7 +394,7 @@ class Importer:
         return error
 
     def _roots(self, name: str) -> list[str]:
-        """The inputs of the model that a value is computed from."""
+        """Returns the names of the model inputs that a value is computed from."""
         inputs = {i.name for i in self.model.proto.graph.input}
         roots: dict[str, None] = {}
         todo, seen = [name], set()
@@ -439,12 +439,12 @@ def _runs(model: Model, domain: str, op: str, fallback: bool) -> bool:
 
 
 def _dims_of(item: Any) -> tuple[Expr, ...]:
-    """The dims of a tensor value; empty for other items."""
+    """Returns the dims of a tensor value; empty for other items."""
     return item.annotation.shape if isinstance(item, Value) and isinstance(item.annotation, Tensor) else ()
 
 
 def _size(output: Output) -> int:
-    """The number of program results that an output consists of."""
+    """Returns the number of program results that an output of the model consists of."""
     return 0 if output.empty else 1 if output.count is None else output.count
 
 
@@ -454,7 +454,7 @@ def _is_literal(item: Item) -> bool:
 
 
 def _listed(found: Any) -> list[Any]:
-    """The results of a rule as a list."""
+    """Returns the results of an import rule as a list."""
     return list(found) if isinstance(found, tuple | list) else [found]
 
 

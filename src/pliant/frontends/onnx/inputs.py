@@ -28,14 +28,14 @@ TEXTS = "programs have no texts: pliant.onnxruntime.InferenceSession(…) works 
 
 
 def identifier(name: str) -> str:
-    """A name of the model as a Python identifier: `input.1` becomes `input_1`."""
+    """Returns a name of the model as a Python identifier: `input.1` becomes `input_1`."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name) or "value"
     text = f"_{text}" if text[0].isdigit() else text
     return f"{text}_" if keyword.iskeyword(text) else text[:200]
 
 
 def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:
-    """The initializers of a graph by name; sparse ones become dense."""
+    """Returns the initializers (weights) of a graph by name; sparse ones become dense."""
     items: dict[str, Item] = {}
     for proto in graph.initializer:
         if not proto.name or proto.name in items:
@@ -128,7 +128,7 @@ def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
 
 
 def element_type(number: int, what: str) -> DType:
-    """The dtype of an ONNX element type; raises if it is not supported."""
+    """Returns the dtype of an ONNX element type; raises if it is not supported."""
     dtype = dtype_of(number)
     if dtype is None:
         kind = ModelFileError if number == 0 or type_name(number).startswith("type ") else UnsupportedError

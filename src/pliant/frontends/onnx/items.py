@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Known:
-    """A tensor with known elements: a numeric array, or an object array of integers, bools and expressions."""
+    """A tensor whose elements are known at import: a numeric array, or an object array of integers, bools and expressions over dims."""
 
     array: Array
     dtype: DType
@@ -41,7 +41,7 @@ class Known:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sequence:
-    """A sequence of tensors."""
+    """An ONNX sequence of tensors, with its length known at import."""
 
     items: tuple[Any, ...]
     dtype: DType | None = None
@@ -49,14 +49,14 @@ class Sequence:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Maybe:
-    """An optional, which may be empty."""
+    """An ONNX optional, which may be empty (None)."""
 
     item: Any
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Narrow:
-    """A value with one byte per element whose elements have the sub-byte `dtype`."""
+    """A tensor of the sub-byte `dtype` that the program stores with one byte per element."""
 
     value: Value
     dtype: DType
@@ -74,7 +74,7 @@ def fills_bytes(dtype: DType, shape: tuple[Any, ...]) -> bool:
 
 
 def numbers(array: Array, name: str = "") -> Known:
-    """A known tensor of numbers."""
+    """Returns a known tensor of numbers from an array."""
     return Known(array, to_dtype(array.dtype), name)
 
 
@@ -105,7 +105,7 @@ def as_item(value: Any) -> Item:
 
 
 def as_expr(element: Any, dtype: DType) -> Expr:
-    """Converts an element of a known tensor to an expression."""
+    """Returns an element of a known tensor as an expression; numbers become literals of the dtype."""
     return element if isinstance(element, Expr) else Const(element, dtype)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """One loop being built; see the module docstring."""
+    """The construction of one ONNX Loop or Scan as a graph while loop; see the module docstring."""
 
     def __init__(self, site: NodeContext) -> None:
         self.site, self.importer = site, site.importer
@@ -38,7 +38,7 @@ class Loop:
 
     @contextmanager
     def body(self) -> Iterator[Value]:
-        """A context in which the body is built; yields the iteration number."""
+        """Context manager in which the loop's body is built; yields the iteration number."""
         start = self.builder.scalar(const(0))
         self.importer.open((), loop=True)
         try:
@@ -107,7 +107,7 @@ def _kept(loop: Loop, param: Value, result: Value | None) -> Value:
 
 
 def _zero(t: Tensor) -> Any:
-    """The zero of a tensor's dtype."""
+    """Returns the zero of a tensor's dtype as a Python number."""
     return False if t.dtype.name == "bool" else 0.0 if t.dtype.is_float else 0
 
 

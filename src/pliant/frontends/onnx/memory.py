@@ -19,7 +19,7 @@ from ...sym.simplify import simplify
 
 
 class Peak:
-    """The live tensors at each node."""
+    """Liveness of a graph function's tensors: which are live at each node, for the peak of memory."""
 
     def __init__(self, function: Function) -> None:
         self.owners: dict[Value, Value] = {}  # view -> the tensor whose memory it aliases
@@ -45,11 +45,11 @@ class Peak:
             now = {v: None for v in now if last[v] > k}
 
     def owner(self, value: Value) -> Value:
-        """The tensor whose memory a value uses: itself, or the source of a view."""
+        """Returns the tensor whose memory a value uses: itself, or the source of a view."""
         return self.owners.get(value, value)
 
     def at(self, dims: Mapping[str, int]) -> int | None:
-        """The peak in bytes for these dims; None if a size is data-dependent."""
+        """Returns the peak of live bytes for these dims; None if a size is data-dependent."""
         sizes = self._sizes(dims)
         return None if sizes is None else max((sum(sizes[v] for v in live) for live in self.live), default=0)
 
@@ -62,7 +62,7 @@ class Peak:
         return simplify(sum((_bytes(v) for v in most), const(0)))
 
     def _sizes(self, dims: Mapping[str, int]) -> dict[Value, int] | None:
-        """The size in bytes of every live tensor; None if one is data-dependent."""
+        """Returns the size in bytes of every live tensor for these dims; None if one is data-dependent."""
         sizes: dict[Value, int] = {}
         for v in dict.fromkeys(v for live in self.live for v in live):
             size = _bytes(v)
@@ -73,6 +73,6 @@ class Peak:
 
 
 def _bytes(value: Value) -> Expr:
-    """The symbolic size of a tensor in bytes."""
+    """Returns the size of a tensor in bytes as a formula over dims."""
     t = value.tensor
     return product(t.shape) * (t.dtype.bits // 8) if t.dtype.bits >= 8 else product(t.shape) * t.dtype.bits // 8

@@ -17,7 +17,7 @@ MOST_WIDTH = 1 << 26  # the most columns of the result: one large index of a hos
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """N-grams with their result indices, the range of lengths to count, the largest skip between elements, and the weighting mode."""
+    """The parameters of an n-gram counter: n-grams with result indices, lengths to count, largest skip, and weighting mode."""
 
     grams: list[tuple[Any, ...]]
     indexes: list[int]
@@ -29,14 +29,14 @@ class Pool:
     width: int
 
     def factors(self) -> Array:
-        """The weight of every result element; 1 without weights."""
+        """Returns the weight of every result element; 1 without weights."""
         weights = np.ones(self.width, np.float32)
         if self.weights is not None:
             weights[self.indexes] = self.weights
         return weights
 
     def weighed(self, counts: Array) -> Array:
-        """Applies the mode (TF, IDF or TFIDF) to counts."""
+        """Returns the counts weighted by the mode TF, IDF or TFIDF."""
         if self.mode == "TF":
             return counts.astype(np.float32)
         return (np.minimum(counts, 1) if self.mode == "IDF" else counts).astype(np.float32) * self.factors()

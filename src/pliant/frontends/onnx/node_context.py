@@ -38,7 +38,7 @@ class NeededError(UnsupportedError):
 
 
 class NodeContext:
-    """A node being imported; see the module docstring."""
+    """An ONNX node being imported, with its inputs and attributes; see the module docstring."""
 
     def __init__(self, importer: Importer, scope: Scope, node: Any, version: int, domain: str, items: list[Item | None]) -> None:
         self.importer, self.scope, self.node = importer, scope, node
@@ -56,7 +56,7 @@ class NodeContext:
 
     @property
     def label(self) -> str:
-        """The name of the node, or of its first result."""
+        """The name of the ONNX node, or of its first result if it has none."""
         return str(self.node.name or next(iter(self.node.output), ""))
 
     def wrong(self, what: str, **more: Any) -> ModelFileError:
@@ -73,7 +73,7 @@ class NodeContext:
             raise self.wrong(what)
 
     def named(self, error: Error) -> Error:
-        """The error of an operator, prefixed with the name of this node."""
+        """Returns an operator's error as an error about this node of the model."""
         if error.what.startswith("onnx: "):
             return error
         kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelFileError
@@ -102,26 +102,26 @@ class NodeContext:
         return k < len(self.items) and self.items[k] is not None
 
     def item(self, k: int) -> Item:
-        """Input `k` of any kind; raises if it is missing."""
+        """Returns input `k` of any kind; raises if it is missing."""
         item: Item | None = self.items[k] if k < len(self.items) else None
         if item is None:
             raise self.wrong(f"input {k} is missing")
         return item
 
     def x(self, k: int) -> Any:
-        """Input `k` as a value of the program."""
+        """Returns input `k` as a value of the graph program."""
         return self.importer.value(self.item(k), self)
 
     def get(self, k: int) -> Any:
-        """Input `k` as a value of the program; None if it is omitted."""
+        """Returns input `k` as a value of the graph program; None if it is omitted."""
         return self.x(k) if self.has(k) else None
 
     def xs(self) -> list[Any]:
-        """All inputs as values."""
+        """Returns all inputs as values of the graph program."""
         return [self.x(k) for k in range(len(self.items))]
 
     def tensor(self, k: int) -> Tensor:
-        """The annotation of input `k`."""
+        """Returns the tensor annotation of input `k`: dtype and shape."""
         item = self.item(k)
         if isinstance(item, Known):
             return Tensor(item.dtype, tuple(const(int(n)) for n in item.array.shape))
@@ -132,28 +132,28 @@ class NodeContext:
         return tensor_of(item.annotation)
 
     def rank(self, k: int) -> int:
-        """The number of dims of input `k`."""
+        """Returns the number of dims of input `k`."""
         return len(self.tensor(k).shape)
 
     def dtype(self, k: int) -> DType:
-        """The dtype of input `k`."""
+        """Returns the dtype of input `k`."""
         return self.tensor(k).dtype
 
     def shape(self, k: int) -> tuple[Any, ...]:
-        """The extents of input `k`: integers and expressions."""
+        """Returns the extents of input `k`: integers, and expressions over dims."""
         from ...sym.expr import Const
 
         return tuple(n.value if isinstance(n, Const) else n for n in self.tensor(k).shape)
 
     def known(self, k: int) -> Array:
-        """Input `k` as a numeric array; raises if it is known only at run time."""
+        """Returns input `k` as a numeric array; raises if it is known only at run time."""
         item = self.item(k)
         if isinstance(item, Known) and not item.symbolic:
             return item.array
         raise self.importer.needed(self, k)
 
     def known_ints(self, k: int) -> list[int]:
-        """Input `k` as a list of integers; raises if it is known only at run time."""
+        """Returns input `k` as a list of integers; raises if it is known only at run time."""
         array = self.known(k)
         self.require(
             array.dtype.kind in "iu" and array.ndim <= 1, f"input {k} is {array.dtype} of shape {array.shape}, not a list of integers"
@@ -161,7 +161,7 @@ class NodeContext:
         return [int(n) for n in array.reshape(-1)]
 
     def number(self, k: int) -> Any:
-        """Input `k` as one number; raises if it is known only at run time."""
+        """Returns input `k` as one Python number; raises if it is known only at run time."""
         array = self.known(k)
         self.require(array.size == 1, f"input {k} has {array.size} elements, one is expected")
         return array.reshape(-1)[0].item()
@@ -216,12 +216,12 @@ class NodeContext:
         return proto
 
     def integer(self, name: str, default: Any) -> Any:
-        """An integer attribute."""
+        """Returns an integer attribute of the node, or the default."""
         proto = self._attribute(name, _INT, "an integer")
         return default if proto is None else int(proto.i)
 
     def real(self, name: str, default: Any) -> Any:
-        """A float attribute."""
+        """Returns a float attribute of the node, or the default."""
         proto = self._attribute(name, _FLOAT, "a float")
         return default if proto is None else float(proto.f)
 
@@ -234,36 +234,36 @@ class NodeContext:
         return value
 
     def ints(self, name: str, default: T) -> list[Any] | T:
-        """An attribute that is a list of integers."""
+        """Returns an attribute that is a list of integers, or the default."""
         proto = self._attribute(name, _INTS, "a list of integers")
         return default if proto is None else [int(n) for n in proto.ints]
 
     def floats(self, name: str, default: T) -> list[Any] | T:
-        """An attribute that is a list of floats."""
+        """Returns an attribute that is a list of floats, or the default."""
         proto = self._attribute(name, _FLOATS, "a list of floats")
         return default if proto is None else [float(n) for n in proto.floats]
 
     def texts(self, name: str, default: T) -> list[str] | T:
-        """An attribute that is a list of strings."""
+        """Returns an attribute that is a list of strings, or the default."""
         proto = self._attribute(name, _STRINGS, "a list of texts")
         return default if proto is None else [bytes(s).decode(errors="replace") for s in proto.strings]
 
     def graph(self, name: str) -> Any:
-        """A graph attribute; raises if it is missing."""
+        """Returns a graph attribute (subgraph); raises if it is missing."""
         proto = self._attribute(name, _GRAPH, "a graph")
         if proto is None:
             raise self.wrong(f'attribute "{name}" is missing')
         return proto.g
 
     def array(self, name: str) -> Array | None:
-        """A tensor attribute."""
+        """Returns a tensor attribute as an array, or None if it is missing."""
         from .tensors import read_tensor
 
         proto = self._attribute(name, _TENSOR, "a tensor")
         return None if proto is None else read_tensor(proto.t, f'attribute "{name}" of {self}', self.importer.model.folder)
 
     def normal(self, axis: Any, rank: Any) -> Any:
-        """Normalizes an axis to be nonnegative; raises if it is out of range."""
+        """Returns an axis counted from the start; raises if it is out of range."""
         if not -rank <= axis < rank:
             raise self.wrong(f"axis {axis} of a tensor with {rank} dims")
         return axis + rank if axis < 0 else axis
@@ -288,5 +288,5 @@ class NodeContext:
         return dtype
 
     def value_of(self, item: Item) -> Value:
-        """Converts an item to a value of the program."""
+        """Returns an item as a value of the graph program; known tensors become literals."""
         return self.importer.value(item, self)

@@ -22,7 +22,7 @@ DEFAULT = ("", "ai.onnx")  # the two names of the default domain
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model as read: the protobuf message, the opset version of each domain, the functions, and the folder of external data."""
+    """An ONNX model as read: the protobuf message, the opset version of each domain, the functions, and the folder of external data."""
 
     proto: Any
     opsets: dict[str, int]
@@ -32,7 +32,7 @@ class Model:
 
 
 def read_model(source: Any) -> Model:
-    """Reads a model from a path, from bytes or from a ModelProto."""
+    """Reads an ONNX model from a path, from bytes or from a ModelProto, and checks its form."""
     proto, folder, file = _message(source)
     if not proto.HasField("graph"):
         raise ModelFileError(f"onnx: {file} has no graph", facts=["it is no ONNX model, or it is cut off"])

@@ -23,11 +23,11 @@ _OUTSIDE = ("ASSERT", "ASSERT_NOT", "GROUPREF", "GROUPREF_EXISTS", "GROUPREF_IGN
 
 
 class PatternError(ValueError):
-    """The text is not a valid regular expression."""
+    """Raised for a text that is not a valid regular expression."""
 
 
 class UnsupportedPatternError(PatternError):
-    """The regular expression uses a feature that RE2 does not have, or is too large."""
+    """Raised for a regular expression that uses a feature RE2 does not have, or is too large."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern."""
+    """A compiled regular expression: an NFA."""
 
     start: _State
     end: _State
@@ -94,12 +94,12 @@ class _Builder:
             raise UnsupportedPatternError(f"it has more than {MOST_STATES} states")
 
     def state(self, after: list[_State], test: Test | None = None, condition: Condition | None = None) -> _State:
-        """Creates a state."""
+        """Creates an NFA state; raises if the expression has too many."""
         self.spend()
         return _State(test, condition, after)
 
     def sequence(self, items: Any, after: _State, flags: int) -> _State:
-        """The first state of a sequence of items that continues at `after`."""
+        """Returns the first NFA state of a sequence of items that continues at `after`."""
         for op, value in reversed(list(items)):
             after = self.item(str(op), value, after, flags)
         return after
@@ -154,7 +154,7 @@ def _test(op: str, value: Any, flags: int) -> Test:
 
 
 def _plain_test(op: str, value: Any, flags: int) -> Test:
-    """The test for one character, without case folding."""
+    """Returns the test of one character for a syntax node, without case folding."""
     match op:
         case "LITERAL":
             return lambda c: len(c) == 1 and ord(c) == value
@@ -172,17 +172,17 @@ def _plain_test(op: str, value: Any, flags: int) -> Test:
 
 
 def _is_digit(c: str) -> bool:
-    """RE2's class \\d."""
+    """True if a character is in RE2's class d: 0 to 9."""
     return c in "0123456789" and len(c) == 1
 
 
 def _is_space(c: str) -> bool:
-    """RE2's class \\s."""
+    """True if a character is in RE2's class s: ASCII white space without the vertical tab."""
     return c in "\t\n\f\r " and len(c) == 1  # RE2's \s has no vertical tab
 
 
 def _is_word(c: str) -> bool:
-    """RE2's class \\w."""
+    """True if a character is in RE2's class w: ASCII letters, digits and underscore."""
     return c.isascii() and (c.isalnum() or c == "_")
 
 
@@ -198,7 +198,7 @@ _CATEGORIES: dict[str, Test] = {
 
 
 def _boundary(text: str, at: int) -> bool:
-    """True at a word boundary."""
+    """True if a position in the text is a word boundary."""
     return (at > 0 and _is_word(text[at - 1])) != (at < len(text) and _is_word(text[at]))
 
 

@@ -36,7 +36,7 @@ MOST_PROGRAMS = 64  # the most programs kept in memory, for different values of 
 
 
 class Session:
-    """A model with its compiled programs; see the module docstring."""
+    """An ONNX model with its compiled programs, which it compiles as calls need them; see the module docstring."""
 
     def __init__(self, source: Any, compile: Compile, fallback: bool = False) -> None:
         self.model: Model = source if isinstance(source, Model) else read_model(source)
@@ -115,7 +115,7 @@ def interpreted(program: Program) -> Run:
 
 
 def _key(value: Any) -> Any:
-    """A hashable key of an input value: dtype, shape and bytes."""
+    """Returns a hashable key of an input value: dtype, shape and bytes."""
     if isinstance(value, list | tuple):
         return tuple(map(_key, value))
     return None if value is None else (str(np.asarray(value).dtype), np.shape(value), np.asarray(value).tobytes())

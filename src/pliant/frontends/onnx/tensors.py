@@ -57,7 +57,7 @@ def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
 
 
 def _decoded(data: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
-    """Decodes elements stored as little-endian bytes."""
+    """Returns the array of elements that are stored as little-endian bytes; raises if their size is wrong."""
     count = math.prod(shape)
     size = -(-count * dtype.bits // 8)
     if len(data) != size:
@@ -74,7 +74,7 @@ def _decoded(data: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Arra
 
 
 def _unpacked(codes: Array, dtype: DType, count: int) -> Array:
-    """Unpacks sub-byte elements, low bits first, to one per byte."""
+    """Returns packed sub-byte elements, low bits first, as one element per byte."""
     per = dtype.per_byte
     spread = (codes[:, None] >> (np.arange(per, dtype=np.uint8) * dtype.bits)) & ((1 << dtype.bits) - 1)
     flat = np.ascontiguousarray(spread.reshape(-1)[:count])
@@ -84,7 +84,7 @@ def _unpacked(codes: Array, dtype: DType, count: int) -> Array:
 
 
 def _listed(proto: Any, dtype: DType, shape: tuple[int, ...], count: int, what: str) -> Array:
-    """Decodes elements stored one by one in a typed field."""
+    """Returns the array of elements that are stored one by one in a typed field; raises if their number is wrong."""
     field = _FIELDS.get(dtype.name, "int32_data")
     data = getattr(proto, field)
     stored = -(-count // dtype.per_byte)

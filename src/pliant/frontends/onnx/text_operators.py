@@ -23,7 +23,7 @@ _FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
 
 
 class Call:
-    """One node with its operands; None for an omitted operand."""
+    """An ONNX node that runs on the host, with its operands; None for an omitted operand."""
 
     def __init__(self, node: Any, domain: str, version: int, arrays: list[Any]) -> None:
         self.node, self.domain, self.version, self.arrays = node, domain, version, arrays
@@ -57,14 +57,14 @@ class Call:
         return list(value) if kind in (6, 7) else value
 
     def texts(self, k: int) -> Array:
-        """Operand `k`; raises if it is not a string tensor."""
+        """Returns operand `k`; raises if it is not a string tensor."""
         array = self.arrays[k] if k < len(self.arrays) else None
         if array is None or array.dtype != object:
             raise self.wrong(f"input {k} is not a tensor of texts")
         return np.asarray(array)
 
     def ints(self, k: int) -> list[int] | None:
-        """Operand `k` as a list of integers; None if it is omitted."""
+        """Returns operand `k` as a list of integers; None if it is omitted."""
         array = self.arrays[k] if k < len(self.arrays) else None
         if array is None:
             return None
@@ -82,7 +82,7 @@ def decoded(data: Any) -> str:
 
 
 def objects(elements: Iterable[Any], shape: tuple[int, ...]) -> Array:
-    """An object array with the given elements and shape."""
+    """Returns an object array with the given elements and shape."""
     items = list(elements)
     flat = np.empty(len(items), object)
     flat[:] = items
@@ -102,7 +102,7 @@ def as_texts(value: Any, what: str) -> Array:
 
 
 def read_texts(proto: Any, what: str) -> Array:
-    """The strings of a TensorProto."""
+    """Returns the strings of a TensorProto as an object array."""
     shape = tuple(int(n) for n in proto.dims)
     if any(n < 0 for n in shape) or int(np.prod(shape, dtype=np.float64)) != len(proto.string_data):
         raise ModelFileError(f"onnx: {what} has {len(proto.string_data)} texts, and the shape {shape}")

@@ -27,7 +27,7 @@ from .text_operators import HOST, STRING, Call, as_texts, read_texts, run_on_hos
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Nodes that run together, the names that they read from earlier stages, and the names that other stages read."""
+    """A record of nodes that run together, on the host or compiled: names that they read and that other stages read."""
 
     host: bool
     nodes: list[Any]
@@ -82,7 +82,7 @@ def _grouped(graph: Any, hosts: list[bool]) -> list[Stage]:
 
 
 def _used(node: Any) -> set[str]:
-    """The names that a node reads, including those in its subgraphs."""
+    """Returns the names that a node reads, including those in its subgraphs."""
     names = {name for name in node.input if name}
     todo = [g for a in node.attribute for g in ([a.g] if a.HasField("g") else list(a.graphs))]
     while todo:
@@ -95,7 +95,7 @@ def _used(node: Any) -> set[str]:
 
 
 class Staged:
-    """Runs a model stage by stage; see the module docstring."""
+    """A model with string tensors that runs stage by stage, on the host and compiled; see the module docstring."""
 
     def __init__(self, model: Model, stages: list[Stage], session: Callable[[Model], Any], fallback: bool = False) -> None:
         self.model, self.stages, self._session = model, stages, session
@@ -182,7 +182,7 @@ class Staged:
 
 
 def _of_nodes(whole: Any, nodes: list[Any]) -> Any:
-    """A model with the given nodes and the opsets and functions of `whole`."""
+    """Returns an ONNX model with the given nodes, and the opsets and functions of `whole`."""
     proto = load_onnx().ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import, functions=whole.functions)
     proto.graph.name = whole.graph.name or "model"
     proto.graph.node.extend(nodes)

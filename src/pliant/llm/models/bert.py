@@ -16,7 +16,7 @@ from ...support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The sizes of a BERT model, and its pooling."""
+    """The configuration of a BERT model: its sizes, and its pooling."""
 
     width: int
     heads: int
@@ -31,7 +31,7 @@ class Settings:
 
 
 class Embeddings(nn.Module):
-    """Layer norm of the sum of word, position and segment embeddings."""
+    """A layer of BERT: layer norm of the sum of word, position and segment embeddings."""
 
     def __init__(self, s: Settings) -> None:
         self.word_embeddings = nn.Embedding(s.vocab_size, s.width)
@@ -45,7 +45,7 @@ class Embeddings(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention without the output projection."""
+    """A layer of BERT: multi-head self-attention without the output projection."""
 
     def __init__(self, s: Settings) -> None:
         self.query, self.key, self.value = (nn.Linear(s.width, s.width) for _ in range(3))
@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
 
 
 class AddNorm(nn.Module):
-    """Linear layer, residual connection, layer norm."""
+    """A layer of BERT: a linear layer, the residual connection, and layer norm."""
 
     def __init__(self, s: Settings, columns: int) -> None:
         self.dense = nn.Linear(columns, s.width)
@@ -68,7 +68,7 @@ class AddNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention with output projection, residual connection and norm."""
+    """A layer of BERT: self-attention with output projection, residual connection and norm."""
 
     def __init__(self, s: Settings) -> None:
         self.self, self.output = SelfAttention(s), AddNorm(s, s.width)
@@ -78,7 +78,7 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """The first (widening) layer of the feed-forward network, with GELU."""
+    """A layer of BERT: the first (widening) layer of the feed-forward network, with GELU."""
 
     def __init__(self, s: Settings) -> None:
         self.dense = nn.Linear(s.width, s.ffn)
@@ -88,7 +88,7 @@ class Intermediate(nn.Module):
 
 
 class Layer(nn.Module):
-    """One encoder layer."""
+    """One encoder layer of BERT: attention and feed-forward network."""
 
     def __init__(self, s: Settings) -> None:
         self.attention, self.intermediate, self.output = Attention(s), Intermediate(s), AddNorm(s, s.ffn)
@@ -99,7 +99,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """All encoder layers."""
+    """All encoder layers of BERT, one after the other."""
 
     def __init__(self, s: Settings) -> None:
         self.layer = nn.ModuleList([Layer(s) for _ in range(s.layers)])
@@ -111,7 +111,7 @@ class Encoder(nn.Module):
 
 
 class Bert(nn.Module):
-    """The whole model; returns f32[b, width]."""
+    """The whole BERT model, which returns one vector per text: f32[b, width]."""
 
     def __init__(self, s: Settings) -> None:
         self.settings = s

@@ -23,12 +23,12 @@ LOCAL_BASE = 10000.0  # RoPE base of sliding-window layers
 
 
 def build(file: GgufFile, cache: Any = None) -> Gemma:
-    """Builds the model of a file."""
+    """Builds the Gemma model of a GGUF file as an nn module."""
     return Gemma(file, settings_of(file, interleaved=False), cache)
 
 
 class GeluFeedForward(FeedForward):
-    """The gated feed-forward network with GELU."""
+    """The gated feed-forward network of Gemma, with GELU."""
 
     def forward(self, x: Any) -> Any:
         gate, up = self.gate_up(x)
@@ -36,7 +36,7 @@ class GeluFeedForward(FeedForward):
 
 
 class GemmaLayer(nn.Module):
-    """One layer; `frequencies` are its RoPE frequencies."""
+    """One decoder layer of Gemma; `frequencies` are its RoPE frequencies."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged, frequencies: Any) -> None:
         prefix = f"blk.{number}"
@@ -56,7 +56,7 @@ class GemmaLayer(nn.Module):
 
 
 class Gemma(Decoder):
-    """The whole model."""
+    """The whole Gemma decoder."""
 
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None) -> None:
         kind = file.architecture
@@ -71,7 +71,7 @@ class Gemma(Decoder):
         super().__init__(file, s, cache, wide)
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
-        """Returns a layer with sliding-window or full attention."""
+        """Returns decoder layer `number`, with sliding-window or full attention."""
         if self.windowed[number]:
             return GemmaLayer(file, number, self.settings, self.narrow, self.local)
         return GemmaLayer(file, number, self.settings, self.kernels, self.frequencies)
@@ -81,12 +81,12 @@ class Gemma(Decoder):
         return super().embed(tokens) * float(np.float32(self.settings.width**0.5))
 
     def finish(self, logits: Any) -> Any:
-        """Soft-caps the logits."""
+        """Returns the logits soft-capped, bound * tanh(logits / bound), if the model has a bound."""
         return ops.tanh(logits * (1.0 / self.bound)) * self.bound if self.bound else logits
 
 
 def _local(file: GgufFile, s: Settings) -> Any:
-    """Returns the RoPE frequencies of sliding-window layers."""
+    """Returns the RoPE frequencies of sliding-window layers; raises if the file has an invalid base."""
     key = f"{file.architecture}.rope.freq_base_swa"
     base = file.number(key, LOCAL_BASE)
     if not base > 0:

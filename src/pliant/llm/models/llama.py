@@ -13,5 +13,5 @@ from .parts import Decoder, settings_of
 
 
 def build(file: GgufFile, cache: Any = None) -> Decoder:
-    """Builds the model of a file."""
+    """Builds the Llama model of a GGUF file as an nn module."""
     return Decoder(file, settings_of(file, interleaved=True), cache)

@@ -26,7 +26,7 @@ r = dim("r", min=1, max=STEP_TOKENS)  # number of rows of logits
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The sizes and constants of a decoder."""
+    """The configuration of a decoder: sizes and constants, read from a model file."""
 
     width: int
     layers: int

@@ -21,7 +21,7 @@ _CACHED_WORDS = 50_000  # more distinct words than almost any text; bounds the m
 
 
 class Bpe:
-    """The BPE model of a tokenizer."""
+    """The byte-pair encoding (BPE) algorithm of a tokenizer."""
 
     drops_first_space = False
 
@@ -45,7 +45,7 @@ class Bpe:
         self._words: dict[str, list[int]] = {}
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text."""
+        """Returns the tokens of a text, without special tokens."""
         if self.normalize is not None:
             text = self.normalize(text)
         if not self.spelled_bytes:
@@ -56,7 +56,7 @@ class Bpe:
         return tokens
 
     def decode(self, token: str) -> bytes:
-        """Returns the bytes that a token stands for."""
+        """Returns the bytes that a token's text stands for."""
         if not self.spelled_bytes:
             return raw(token.replace("▁", " "))
         table = _bytes_of_characters()
@@ -72,7 +72,7 @@ class Bpe:
         return tokens
 
     def _tokens(self, word: str) -> list[int]:
-        """Returns the tokens of a word by applying the merges."""
+        """Returns the tokens of a word: its characters, merged by the BPE merges."""
         ids = self.vocabulary.ids
         spelled = word.encode().decode("latin-1").translate(_characters_of_bytes()) if self.spelled_bytes else word
         if (self.whole_words or spelled.strip("\n") == "") and spelled in ids:  # runs of line breaks are tokens without merges

@@ -26,7 +26,7 @@ _SPACE_CATEGORIES = ("Zs", "Zl", "Zp")
 
 
 class Pattern:
-    """A regular expression with Unicode classes; `sets` are named character classes, written as inside brackets."""
+    """A regular expression with Unicode classes for Python's `re`; `sets` are named character classes, written as inside brackets."""
 
     def __init__(self, pattern: str, sets: Mapping[str, str] | None = None) -> None:
         self.text = pattern
@@ -40,7 +40,7 @@ class Pattern:
         yield from self.split(self.spell(text), 0, len(text))
 
     def spell(self, text: str) -> str:
-        """Translates a text to the small alphabet."""
+        """Returns a text translated to the small alphabet, one representative per character class."""
         return text if text.isascii() else text.translate(self._spelling)
 
     def split(self, spelled: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -89,7 +89,7 @@ class Pattern:
 
 
 class _Spelling(dict[int, int]):
-    """The translation table of characters to the small alphabet; filled on demand."""
+    """The translation table of characters to the small alphabet of class representatives; filled on demand."""
 
     def __init__(self, sets: list[list[tuple[int, int]]]) -> None:
         self.sets = sets
@@ -111,7 +111,7 @@ def _range(category: str) -> str:
 
 
 def _ranges(text: str) -> list[tuple[int, int]]:
-    """Parses `A-Zµ` to pairs of code points."""
+    """Parses `A-Zµ` to pairs (first, last) of code points."""
     return [(ord(m[1]), ord(m[2] or m[1])) for m in re.finditer(r"(.)(?:-(.))?", text, re.DOTALL)]
 
 

@@ -198,7 +198,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _number(pair: Any) -> int:
-    """Returns the number in `["[SEP]", 102]`."""
+    """Returns the token number in a pair such as `["[SEP]", 102]`; raises if it is no such pair."""
     if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], int)):
         raise ModelFileError(f"{_NAME}: a token with its number is expected, found {str(pair)[:80]}")
     return pair[1]

@@ -16,7 +16,7 @@ from .vocabulary import Vocabulary
 
 
 class SentencePiece:
-    """The SentencePiece model of a tokenizer."""
+    """The SentencePiece algorithm of a tokenizer: merges by score."""
 
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], *, space_prefix: bool) -> None:
         if len(scores) < len(vocabulary.tokens):
@@ -31,7 +31,7 @@ class SentencePiece:
         return self.space_prefix
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text."""
+        """Returns the tokens of a text, without special tokens."""
         prefix = " " if self.space_prefix and at_start else ""
         tokens: list[int] = []
         for part in merge(list((prefix + text).replace(" ", "▁")), self._cost):
@@ -40,7 +40,7 @@ class SentencePiece:
         return tokens
 
     def decode(self, token: str) -> bytes:
-        """Returns the bytes that a token stands for."""
+        """Returns the bytes that a token's text stands for."""
         return raw(token.replace("▁", " "))
 
     def _cost(self, left: str, right: str) -> float | None:

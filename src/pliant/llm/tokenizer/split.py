@@ -105,7 +105,7 @@ KNOWN_SETS = (("Han", _CJK_AND_KANA),)
 
 
 class Splitter:
-    """Cuts texts into words."""
+    """The pre-tokenizer: cuts texts into words before they become tokens."""
 
     def __init__(self, kind: Kind) -> None:
         self.patterns = [Pattern(pattern, dict(kind.sets)) for pattern in kind.patterns]
@@ -125,12 +125,12 @@ class Splitter:
 
 @cache
 def words(name: str) -> Splitter:
-    """Returns the splitter of a kind."""
+    """Returns the splitter (pre-tokenizer) of that name; raises UnsupportedError if it is unknown."""
     return Splitter(kind(name))
 
 
 def kind(name: str) -> Kind:
-    """Returns the kind of that name; raises UnsupportedError if it is unknown."""
+    """Returns the record of the pre-tokenizer of that name; raises UnsupportedError if it is unknown."""
     known = KINDS.get(name)
     if known is None:
         from ...support.resolve import near  # imported late: slow, and needed only for error messages

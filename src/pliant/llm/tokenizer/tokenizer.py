@@ -37,7 +37,7 @@ class Model(Protocol):
 
 
 class Tokenizer:
-    """Converts text to tokens and back."""
+    """Converts text to token numbers and back, special tokens included."""
 
     def __init__(self, vocabulary: Vocabulary, model: Model) -> None:
         self.vocabulary = vocabulary
@@ -49,17 +49,17 @@ class Tokenizer:
 
     @property
     def bos(self) -> int | None:
-        """The token that begins a text."""
+        """The number of the token that begins a text, or None."""
         return self.vocabulary.bos
 
     @property
     def eos(self) -> int | None:
-        """The token that ends a text."""
+        """The number of the token that ends a text, or None."""
         return self.vocabulary.eos
 
     @property
     def ends(self) -> frozenset[int]:
-        """The tokens after which generation stops."""
+        """The numbers of the tokens after which generation stops."""
         return self.vocabulary.ends
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
@@ -157,7 +157,7 @@ class StreamDecoder:
 
 
 class _Finder:
-    """Finds tokens that are spelled in texts; at each position the longest one."""
+    """Finds special tokens that are spelled out in texts; at each position the longest one."""
 
     def __init__(self, vocabulary: Vocabulary, kinds: tuple[TokenKind, ...]) -> None:
         self.ids: dict[str, int] = {}
@@ -192,7 +192,7 @@ def raw(text: str) -> bytes:
 
 
 def _whole(text: str) -> str:
-    """Replaces lone surrogates, which UTF-8 cannot encode."""
+    """Returns the text with lone surrogates, which UTF-8 cannot encode, replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -45,7 +45,7 @@ ENDS = frozenset(
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by number, and special tokens: `before` and `after` are put around a text, `ends` stop generation."""
+    """The tokens of a model by number, and its special tokens: `before` and `after` are put around a text, `ends` stop generation."""
 
     tokens: Sequence[str]
     kinds: Sequence[int]
@@ -66,7 +66,7 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The number of each token text."""
+        """The number of each token, by its text."""
         return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
 
     def kind(self, token: int) -> TokenKind:
@@ -75,6 +75,6 @@ class Vocabulary:
         return TokenKind(number) if 1 <= number <= 6 else TokenKind.NORMAL
 
     def of_kinds(self, *kinds: TokenKind) -> list[int]:
-        """Returns the tokens of the given kinds."""
+        """Returns the numbers of the tokens of the given kinds."""
         wanted = set(kinds)
         return [i for i, kind in enumerate(self.kinds) if kind in wanted]

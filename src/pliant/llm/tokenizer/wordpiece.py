@@ -24,7 +24,7 @@ _IDEOGRAPHS = (
 
 
 class WordPiece:
-    """The WordPiece model of a tokenizer; `first` and `inner` are the prefixes of the first and the other tokens of a word."""
+    """The WordPiece algorithm of a tokenizer; `first` and `inner` are the prefixes of the first and the other tokens of a word."""
 
     drops_first_space = True
 
@@ -37,7 +37,7 @@ class WordPiece:
         self._longest = max(map(len, vocabulary.tokens), default=0)
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text."""
+        """Returns the tokens of a text, without special tokens: the longest known pieces of each word."""
         return [token for word in self._words(text) for token in self._tokens(word)]
 
     def decode(self, token: str) -> bytes:

@@ -15,7 +15,7 @@ _FAMILIES = (
 
 
 def rule_of(domain: str, op: str) -> Rule | None:
-    """The import rule of an operator, or None."""
+    """Returns the import rule of an ONNX operator, or None."""
     _load()
     return RULES.get((domain, op))
 

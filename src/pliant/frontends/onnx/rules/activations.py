@@ -13,25 +13,25 @@ _PLAIN = {"Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.soft
 
 @rule(*_PLAIN)
 def plain(site: NodeContext) -> Any:
-    """Activations without parameters."""
+    """Imports the activations without parameters."""
     return _PLAIN[site.op](site.x(0))
 
 
 @rule("Relu")
 def relu(site: NodeContext) -> Any:
-    """max(x, 0), also for integers."""
+    """Imports Relu: max(x, 0), also for integers."""
     return ops.relu(site.x(0)) if site.dtype(0).is_float else ops.maximum(site.x(0), 0)
 
 
 @rule("LeakyRelu")
 def leaky_relu(site: NodeContext) -> Any:
-    """x, or alpha * x for negative x."""
+    """Imports LeakyRelu: x, or alpha * x for negative x."""
     return ops.leaky_relu(site.x(0), alpha=site.real("alpha", 0.01))
 
 
 @rule("PRelu")
 def prelu(site: NodeContext) -> Any:
-    """x, or slope * x for negative x, with a tensor of slopes."""
+    """Imports PRelu: x, or slope * x for negative x, with a tensor of slopes."""
     x, slope = site.x(0), site.x(1)
     if site.version < 7 and site.rank(1) == 1 and site.shape(1) != (1,):  # before opset 7, one slope per channel, not broadcast
         slope = ops.reshape(slope, (-1, *[1] * (site.rank(0) - 2)))
@@ -40,26 +40,26 @@ def prelu(site: NodeContext) -> Any:
 
 @rule("Elu", "Celu", "ThresholdedRelu")
 def alpha_units(site: NodeContext) -> Any:
-    """Activations with one parameter, alpha."""
+    """Imports the activations with one parameter, alpha: Elu, Celu, ThresholdedRelu."""
     make = {"Elu": ops.elu, "Celu": ops.celu, "ThresholdedRelu": ops.thresholded_relu}[site.op]
     return make(site.x(0), alpha=site.real("alpha", 1.0))
 
 
 @rule("Selu")
 def selu(site: NodeContext) -> Any:
-    """The scaled exponential linear unit."""
+    """Imports Selu, the scaled exponential linear unit."""
     return ops.selu(site.x(0), alpha=site.real("alpha", 1.6732632423543772), gamma=site.real("gamma", 1.0507009873554805))
 
 
 @rule("HardSigmoid")
 def hard_sigmoid(site: NodeContext) -> Any:
-    """clip(alpha * x + beta, 0, 1)."""
+    """Imports HardSigmoid: clip(alpha * x + beta, 0, 1)."""
     return ops.hard_sigmoid(site.x(0), alpha=site.real("alpha", 0.2), beta=site.real("beta", 0.5))
 
 
 @rule("Shrink")
 def shrink(site: NodeContext) -> Any:
-    """x + bias below -lambd, x - bias above lambd, 0 between."""
+    """Imports Shrink: x + bias below -lambd, x - bias above lambd, 0 between."""
     x, limit, bias = site.x(0), site.real("lambd", 0.5), site.real("bias", 0.0)
     of = site.dtype(0)
     if of.is_float:
@@ -70,7 +70,7 @@ def shrink(site: NodeContext) -> Any:
 
 @rule("Gelu")
 def gelu(site: NodeContext) -> Any:
-    """The Gaussian error linear unit."""
+    """Imports Gelu, the Gaussian error linear unit."""
     return ops.gelu(site.x(0), approximate=site.text("approximate", "none", "none", "tanh"))
 
 

@@ -85,7 +85,7 @@ def _common(site: NodeContext, a: Value, b: Value, chooses: Expr | None) -> Tens
 
 
 def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
-    """`value` under the annotation, by a match_cast unless it is proven."""
+    """Returns `value` with the annotation, by a match_cast unless it provably has it."""
     return value if subsumes(annotation, value.annotation).fit is Fit.HOLDS else builder.match_cast(value, annotation)
 
 
@@ -122,7 +122,7 @@ def _check_known(site: NodeContext, what: str) -> None:
 
 
 def _rounds(site: NodeContext) -> Any:
-    """The maximal trip count: an expression, a value, or None for no limit."""
+    """Returns the maximal trip count of a Loop: an expression, a value, or None for no limit."""
     if not site.has(0):
         return None
     item = site.item(0)
@@ -280,7 +280,7 @@ def _scan_of_batches(site: NodeContext) -> Any:
 
 
 def _list(site: NodeContext, name: str, length: int) -> list[int]:
-    """An attribute with one integer per tensor, by default 0."""
+    """Returns an attribute with one integer per tensor; all 0 by default."""
     integers = site.ints(name, None) or [0] * length
     site.require(len(integers) == length, f'attribute "{name}" has {len(integers)} numbers, {length} are expected')
     return integers

@@ -17,7 +17,7 @@ from ..registry import rule
 
 @rule("Constant")
 def constant(site: NodeContext) -> Any:
-    """A literal tensor, from the one attribute that holds its value."""
+    """Imports Constant: a literal tensor, from the one attribute that holds its value."""
     attributes = [name for name in site.attributes if name != "name"]
     site.require(len(attributes) == 1, f"it has {len(attributes)} values")
     name = attributes[0]
@@ -36,7 +36,7 @@ def constant(site: NodeContext) -> Any:
 
 @rule("ConstantOfShape")
 def constant_of_shape(site: NodeContext) -> Any:
-    """A tensor filled with one number; a literal if the shape is constant."""
+    """Imports ConstantOfShape: a tensor filled with one number; a literal if the shape is constant."""
     value = site.array("value")
     of = f32 if value is None else dtype(value.dtype)
     site.require(value is None or value.size == 1, 'attribute "value" has one element')
@@ -53,7 +53,7 @@ def constant_of_shape(site: NodeContext) -> Any:
 
 @rule("Range")
 def range_(site: NodeContext) -> Any:
-    """start, start + delta, … up to the limit (exclusive)."""
+    """Imports Range: start, start + delta, … up to the limit (exclusive)."""
     of = site.dtype(0)
     ends = [_end(site, k) for k in range(3)]
     site.require(isinstance(ends[2], Expr) or ends[2] != 0, "delta is 0")
@@ -82,7 +82,7 @@ def _end(site: NodeContext, k: int) -> Any:
 
 @rule("EyeLike")
 def eye_like(site: NodeContext) -> Any:
-    """A matrix with ones on a diagonal."""
+    """Imports EyeLike: a matrix with ones on a diagonal."""
     shape = site.shape(0)
     site.require(len(shape) == 2, f"the operand has {len(shape)} dims, 2 are expected")
     return ops.eye(shape[0], shape[1], site.integer("k", 0), site.dtype_attribute("dtype", site.dtype(0)))
@@ -90,7 +90,7 @@ def eye_like(site: NodeContext) -> Any:
 
 @rule("OneHot")
 def one_hot(site: NodeContext) -> Any:
-    """One-hot encoding along a new axis, with given on and off values."""
+    """Imports OneHot: one-hot encoding along a new axis, with given on and off values."""
     depth = site.dims(1)[0] if isinstance(site.item(1), Known) and site.dtype(1).is_int else int(site.number(1))
     off, on = site.known(2).reshape(-1)
     of = site.dtype(2)
@@ -102,7 +102,7 @@ def one_hot(site: NodeContext) -> Any:
 
 @rule("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(site: NodeContext) -> Any:
-    """The Hann, Hamming or Blackman window."""
+    """Imports HannWindow, HammingWindow and BlackmanWindow as literals."""
     of = site.dtype_attribute("output_datatype", f32)
     size = int(site.number(0))
     steps = size if site.integer("periodic", 1) else size - 1
@@ -118,5 +118,5 @@ def window(site: NodeContext) -> Any:
 
 @rule("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
 def random(site: NodeContext) -> Any:
-    """Raises: random operators have no defined results."""
+    """Raises: random operators have no defined results, so they are not supported."""
     raise site.unsupported("random numbers, whose values the standard leaves open, are not supported")

@@ -27,12 +27,12 @@ TWO = {
 
 
 def _one(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
-    """The rule of a unary operator."""
+    """Returns the import rule of a unary operator that `make` emits."""
     return lambda site: make(site.x(0))
 
 
 def _two(make: Callable[..., Any]) -> Callable[[NodeContext], Any]:
-    """The rule of a binary operator."""
+    """Returns the import rule of a binary operator that `make` emits."""
     return lambda site: make(site.x(0), _second(site))
 
 
@@ -55,7 +55,7 @@ def _second(site: NodeContext) -> Any:
 
 @rule("Div")
 def div(site: NodeContext) -> Any:
-    """Division; integers are truncated toward zero."""
+    """Imports Div: division; that of integers is truncated toward zero."""
     x, y = site.x(0), _second(site)
     return ops.div(x, y) if site.dtype(0).is_float else ops.trunc_divide(x, y)
 
@@ -70,7 +70,7 @@ def mod(site: NodeContext) -> Any:
 
 @rule("Pow")
 def pow_(site: NodeContext) -> Any:
-    """The power, in the dtype of the base."""
+    """Imports Pow: the power, in the dtype of the base."""
     x, y = site.x(0), _second(site)
     of, other = site.dtype(0), site.dtype(1)
     if of is other and of.is_float:
@@ -81,7 +81,7 @@ def pow_(site: NodeContext) -> Any:
 
 @rule("Max", "Min", "Sum", "Mean")
 def many(site: NodeContext) -> Any:
-    """The elementwise maximum, minimum, sum or mean of several operands."""
+    """Imports Max, Min, Sum and Mean of several operands, elementwise."""
     xs = site.xs()
     total: Any = reduce({"Max": ops.maximum, "Min": ops.minimum}.get(site.op, ops.add), xs)
     return ops.div(total, float(len(xs))) if site.op == "Mean" else total if len(xs) > 1 else xs[0]
@@ -89,7 +89,7 @@ def many(site: NodeContext) -> Any:
 
 @rule("Clip")
 def clip(site: NodeContext) -> Any:
-    """Clamps elements to a range; if the range is empty, to its upper bound."""
+    """Imports Clip: clamps elements to a range; if the range is empty, to its upper bound."""
     x = site.x(0)
     if site.version < 11:
         low, high = site.real("min", None), site.real("max", None)
@@ -101,7 +101,7 @@ def clip(site: NodeContext) -> Any:
 
 @rule("Where")
 def where(site: NodeContext) -> Any:
-    """Selects elements of two tensors by a condition."""
+    """Imports Where: selects elements of two tensors by a condition."""
     return ops.where(site.x(0), site.x(1), site.x(2))
 
 
@@ -119,14 +119,14 @@ def is_inf(site: NodeContext) -> Any:
 
 @rule("BitShift")
 def bit_shift(site: NodeContext) -> Any:
-    """A bit shift to the left or right."""
+    """Imports BitShift: a bit shift to the left or right."""
     way = site.text("direction", "", "LEFT", "RIGHT")
     return (ops.shift_left if way == "LEFT" else ops.shift_right)(site.x(0), site.x(1))
 
 
 @rule("Cast", "CastLike")
 def cast(site: NodeContext) -> Any:
-    """A conversion to another data type."""
+    """Imports Cast and CastLike: a conversion to another data type."""
     return cast_to(site, site.x(0), site.dtype_attribute("to") if site.op == "Cast" else site.dtype(1))
 
 

@@ -11,28 +11,28 @@ from ..emit import ops
 
 
 def plain(n: Any) -> Any:
-    """Simplifies an extent; returns an integer if it is constant."""
+    """Returns an extent simplified; an integer if it is constant."""
     n = simplify(n) if isinstance(n, Expr) else n
     return n.value if isinstance(n, Const) else n
 
 
 def total(dims: Sequence[Any]) -> Any:
-    """The product of dims."""
+    """Returns the product of dims; an integer if it is constant."""
     return plain(product(tuple(const(n) if isinstance(n, int) else n for n in dims)))
 
 
 def least(n: Any, m: Any) -> Any:
-    """The smaller of two extents."""
+    """Returns the smaller of two extents; an integer if it is constant."""
     return plain(Min(*(const(v) if isinstance(v, int) else v for v in (n, m))))
 
 
 def most(n: Any, m: Any) -> Any:
-    """The larger of two extents."""
+    """Returns the larger of two extents; an integer if it is constant."""
     return plain(Max(*(const(v) if isinstance(v, int) else v for v in (n, m))))
 
 
 def extent(n: Any, of: Any) -> Any:
-    """A dim as a value of a dtype: a literal, or a host scalar."""
+    """Returns a dim as a value of a dtype: a literal, or a host scalar."""
     n = plain(n)
     if isinstance(n, int):
         return ops.constant(n if of.is_int else float(n), of)

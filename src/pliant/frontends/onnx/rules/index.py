@@ -12,33 +12,33 @@ from ..registry import rule
 
 @rule("Gather")
 def gather(site: NodeContext) -> Any:
-    """The slices at given indices along an axis."""
+    """Imports Gather: the slices at given indices along an axis."""
     return ops.take(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherElements")
 def gather_elements(site: NodeContext) -> Any:
-    """One element per index, along an axis."""
+    """Imports GatherElements: one element per index, along an axis."""
     return ops.gather(site.x(0), site.x(1), site.axis("axis", site.rank(0), 0))
 
 
 @rule("GatherND")
 def gather_nd(site: NodeContext) -> Any:
-    """The slices at index tuples."""
+    """Imports GatherND: the slices at index tuples."""
     _check_tuples(site)
     return ops.gather_nd(site.x(0), site.x(1), batch_dims=site.integer("batch_dims", 0))
 
 
 @rule("ScatterElements", "Scatter")
 def scatter_elements(site: NodeContext) -> Any:
-    """Writes one update per index, along an axis."""
+    """Imports ScatterElements: writes one update per index, along an axis."""
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter(site.x(0), site.x(1), site.x(2), site.axis("axis", site.rank(0), 0), how)
 
 
 @rule("ScatterND")
 def scatter_nd(site: NodeContext) -> Any:
-    """Writes updates at index tuples."""
+    """Imports ScatterND: writes updates at index tuples."""
     _check_tuples(site)
     how = site.text("reduction", "none", "none", "add", "mul", "max", "min")
     return ops.scatter_nd(site.x(0), site.x(1), site.x(2), how)
@@ -52,13 +52,13 @@ def _check_tuples(site: NodeContext) -> None:
 
 @rule("ReverseSequence")
 def reverse_sequence(site: NodeContext) -> Any:
-    """Reverses the first elements of each sequence, up to its length."""
+    """Imports ReverseSequence: reverses the first elements of each sequence, up to its length."""
     return ops.reverse_sequence(site.x(0), site.x(1), axis=site.integer("time_axis", 0), batch_axis=site.integer("batch_axis", 1))
 
 
 @rule("TensorScatter")
 def tensor_scatter(site: NodeContext) -> Any:
-    """Writes new rows into a KV cache, from a start position per sequence."""
+    """Imports TensorScatter: writes new rows into a KV cache, from a start position per sequence."""
     cache, update = site.x(0), site.x(1)
     axis = site.axis("axis", site.rank(0), -2)
     mode = site.text("mode", "linear", "linear", "circular")

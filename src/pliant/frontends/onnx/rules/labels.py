@@ -39,7 +39,7 @@ def label_table(wrong: Callable[[str], Exception], node: Any, texts: Callable[[A
 
 
 def _list(attribute: Any, kind: str) -> Array:
-    """A list attribute as an array."""
+    """Returns a list attribute as a numpy array."""
     field = {"strings": "strings", "int64s": "ints", "floats": "floats"}[kind]
     items = [s.decode() if isinstance(s, bytes) else s for s in getattr(attribute, field)]
     array = np.empty(len(items), _LISTS[kind])
@@ -64,7 +64,7 @@ def _labels(wrong: Callable[[str], Exception], given: dict[str, Any], side: str,
 
 
 def _default(given: dict[str, Any], values: Array) -> Any:
-    """The default value of a LabelEncoder, in the type of its values."""
+    """Returns the default value of a LabelEncoder, in the type of its values."""
     from ..tensors import read_tensor
 
     tensor = given.get("default_tensor")
@@ -99,7 +99,7 @@ def label_encoder(site: NodeContext) -> Any:
 
 @rule("Binarizer", domain=ML)
 def binarizer(site: NodeContext) -> Any:
-    """1 for elements above a threshold, else 0."""
+    """Imports Binarizer: 1 for elements above a threshold, else 0."""
     of = site.dtype(0)
     threshold = site.real("threshold", 0.0)
     x: Any = site.x(0) if of.is_float else ops.cast(site.x(0), "f64")
@@ -153,7 +153,7 @@ def linear_regressor(site: NodeContext) -> Any:
 
 @rule("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(site: NodeContext) -> Any:
-    """Elements along the last axis, by index; a vector gives a row (1, n)."""
+    """Imports ArrayFeatureExtractor: elements along the last axis, by index; a vector gives a row (1, n)."""
     site.require(site.rank(0) >= 1, "the operand has no dims")
     features = ops.take(site.x(0), ops.reshape(site.x(1), (-1,)), site.rank(0) - 1)
     return ops.reshape(features, (1, *features.tensor.shape)) if site.rank(0) == 1 else features

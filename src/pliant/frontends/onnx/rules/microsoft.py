@@ -16,25 +16,25 @@ MS = "com.microsoft"
 
 @rule("Gelu", "BiasGelu", domain=MS)
 def gelu(site: NodeContext) -> Any:
-    """The exact GELU of x, or of x + bias."""
+    """Imports Gelu (com.microsoft): the exact GELU of x, or of x + bias."""
     return ops.gelu(_with_bias(site, 1))
 
 
 @rule("FastGelu", domain=MS)
 def fast_gelu(site: NodeContext) -> Any:
-    """The tanh approximation of GELU of x, or of x + bias."""
+    """Imports FastGelu: the tanh approximation of GELU of x, or of x + bias."""
     return ops.gelu(_with_bias(site, 1), approximate="tanh")
 
 
 @rule("QuickGelu", domain=MS)
 def quick_gelu(site: NodeContext) -> Any:
-    """x * sigmoid(alpha * x)."""
+    """Imports QuickGelu: x * sigmoid(alpha * x)."""
     x = site.x(0)
     return ops.mul(x, ops.sigmoid(ops.mul(x, site.real("alpha", 1.702))))
 
 
 def _with_bias(site: NodeContext, k: int) -> Any:
-    """Input 0, plus input `k` if it is present."""
+    """Returns input 0, plus input `k` if it is present."""
     return ops.add(site.x(0), site.x(k)) if site.has(k) else site.x(0)
 
 
@@ -84,7 +84,7 @@ def embed_layer_norm(site: NodeContext) -> Any:
 
 @rule("FusedMatMul", domain=MS)
 def fused_matmul(site: NodeContext) -> Any:
-    """alpha * A' @ B', where ' is an optional transpose."""
+    """Imports FusedMatMul: alpha * A' @ B', where ' is an optional transpose."""
     for name in ("transBatchA", "transBatchB"):
         if site.integer(name, 0):
             raise site.unsupported(f'attribute "{name}" is not supported')
@@ -96,7 +96,7 @@ def fused_matmul(site: NodeContext) -> Any:
 
 @rule("FusedConv", domain=MS)
 def fused_conv(site: NodeContext) -> Any:
-    """A convolution, plus an optional residual, then an activation."""
+    """Imports FusedConv: a convolution, plus an optional residual, then an activation."""
     y: Any = conv(site)
     y = ops.add(y, site.x(3)) if site.has(3) else y
     params = site.floats("activation_params", None) or []

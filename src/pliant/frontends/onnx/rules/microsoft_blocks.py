@@ -26,7 +26,7 @@ INT8_ACTIVATIONS = 4  # accuracy levels 1 to 3 demand 32- or 16-bit floats, 0 is
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """A block-quantized matrix: codes u8[rows, blocks, size], their number of bits, scales f32[rows, blocks], and zero points if any."""
+    """A block-quantized matrix: codes u8[rows, blocks, size], their bits, scales f32[rows, blocks], and zero points if any."""
 
     codes: Array
     bits: int
@@ -71,7 +71,7 @@ def matmul_nbits(site: NodeContext) -> Any:
 
 @rule("GatherBlockQuantized", domain=MS)
 def gather_block_quantized(site: NodeContext) -> Any:
-    """Gathers rows of a block-quantized matrix and dequantizes them."""
+    """Imports GatherBlockQuantized: gathers rows of a block-quantized matrix and dequantizes them."""
     size, bits, data = _block_size(site, 128), site.integer("bits", 4), site.known(0)
     packed = data.dtype == np.uint8 and bits == 4
     if data.ndim != 2 or site.axis("gather_axis", 2, 0) != 0 or site.axis("quantize_axis", 2, 1) != 1 or bits not in (4, 8):
@@ -100,12 +100,12 @@ def _block_size(site: NodeContext, default: int) -> int:
 
 
 def _literal(site: NodeContext, raw: Array) -> Any:
-    """A literal of packed blocks."""
+    """Returns a literal of packed blocks, u8."""
     return site.value_of(Known(np.ascontiguousarray(raw), ALL["u8"]))
 
 
 def _numbers(site: NodeContext, k: int, shape: tuple[int, int]) -> Array:
-    """A float literal as f32, in the given shape."""
+    """Returns a float literal of the node as f32 in the given shape; raises if its size differs."""
     array, of = site.known(k), site.dtype(k)
     site.require(of.is_float and array.size == shape[0] * shape[1], f"input {k} is {of}{list(array.shape)}, {shape} floats are expected")
     return np.ascontiguousarray(array).astype(np.float32).reshape(shape)

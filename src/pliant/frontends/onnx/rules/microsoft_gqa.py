@@ -29,14 +29,14 @@ _QKV, _PAST, _LENGTHS, _TOTAL, _COS, _PLACES, _BIAS, _SINK = 0, 3, 5, 6, 7, 9, 1
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
-    """The KV cache: `start`, the number of cached tokens per sequence (i64[batch]), and the dims of new tokens and of all keys."""
+    """The sizes of a KV cache: `start`, the cached tokens of each sequence (i64[batch]), and the dims of new tokens and of all keys."""
 
     start: Any
     new: Any
     keys: Any
 
     def places(self) -> Any:
-        """The position of each new token, i64[batch, new]."""
+        """Returns the position of each new token, i64[batch, new]."""
         return ops.add(ops.unsqueeze(self.start, 1), ops.unsqueeze(ops.arange(self.new), 0))
 
     def seen(self, window: int) -> Any:
@@ -103,7 +103,7 @@ def _cache(site: NodeContext, q: Any) -> _Cache:
 
 
 def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
-    """The attention output, [batch, heads, n, d]."""
+    """Emits the attention of the queries over cached and new keys; returns [batch, heads, n, d]."""
     of, d = q.tensor.dtype, plain(q.tensor.shape[3])
     scale = site.real("scale", 0.0) or float(d) ** -0.5
     mask: Any = cache.seen(site.integer("local_window_size", -1))

@@ -21,7 +21,7 @@ rule("DequantizeLinear", domain=MS)(dequantize)
 
 
 def number(site: NodeContext, k: int) -> Any:
-    """Dequantizes input `k`; its scale and zero point are the next two inputs."""
+    """Returns input `k` dequantized; its scale and zero point are the next two inputs."""
     zero = ops.reshape(site.x(k + 2), ()) if site.has(k + 2) else None
     return ops.dequantize_linear(site.x(k), ops.reshape(site.x(k + 1), ()), zero)
 
@@ -34,14 +34,14 @@ def code(site: NodeContext, x: Any, scale: int, like: Any) -> Any:
 
 @rule("QLinearAdd", "QLinearMul", domain=MS)
 def two(site: NodeContext) -> Any:
-    """The sum or product of two quantized tensors."""
+    """Imports QLinearAdd and QLinearMul: the sum or product of two quantized tensors."""
     make = ops.add if site.op == "QLinearAdd" else ops.mul
     return code(site, make(number(site, 0), number(site, 3)), 6, site.dtype(0))
 
 
 @rule("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
 def one(site: NodeContext) -> Any:
-    """An activation of a quantized tensor."""
+    """Imports the activations of a quantized tensor: QLinearSigmoid, QLinearLeakyRelu, …."""
     x = number(site, 0)
     if site.op == "QLinearSigmoid":
         return code(site, ops.sigmoid(x), 3, site.dtype(0))
@@ -54,7 +54,7 @@ def one(site: NodeContext) -> Any:
 
 @rule("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
 def average(site: NodeContext) -> Any:
-    """Average pooling of a quantized tensor, over windows or whole channels."""
+    """Imports average pooling of a quantized tensor, over windows or whole channels."""
     if site.integer("channels_last", 0):
         raise site.unsupported("channels last are not supported")
     x = number(site, 0)
@@ -89,7 +89,7 @@ def qgemm(site: NodeContext) -> Any:
 
 @rule("MatMulIntegerToFloat", domain=MS)
 def matmul_integer_to_float(site: NodeContext) -> Any:
-    """An integer matmul, scaled to floats, plus an optional bias."""
+    """Imports MatMulIntegerToFloat: an integer matmul, scaled to floats, plus an optional bias."""
     y: Any = ops.mul(ops.cast(integer_product(site, (0, 4), (1, 5)), f32), ops.mul(site.x(2), site.x(3)))
     return ops.add(y, site.x(6)) if site.has(6) else y
 

@@ -40,7 +40,7 @@ def _of_the_batch(site: NodeContext, x: Any, rest: list[Any], eps: float) -> Any
 
 @rule("InstanceNormalization")
 def instance_norm(site: NodeContext) -> Any:
-    """Normalizes each channel of each image separately."""
+    """Imports InstanceNormalization: normalizes each channel of each image separately."""
     return ops.instance_norm(site.x(0), site.x(1), site.x(2), eps=site.real("epsilon", 1e-5))
 
 
@@ -77,7 +77,7 @@ def lrn(site: NodeContext) -> Any:
 
 @rule("LpNormalization")
 def lp_normalization(site: NodeContext) -> Any:
-    """Divides by the p-norm along an axis; 0 if the norm is 0."""
+    """Imports LpNormalization: divides by the p-norm along an axis; 0 if the norm is 0."""
     x, p = site.x(0), site.integer("p", 2)
     norm: Any = ops.norm(x, axis=site.axis("axis", site.rank(0), -1), keepdims=True, p=p)
     return ops.where(ops.equal(norm, 0), 0.0, ops.div(x, norm))
@@ -85,7 +85,7 @@ def lp_normalization(site: NodeContext) -> Any:
 
 @rule("RMSNormalization")
 def rms_norm(site: NodeContext) -> Any:
-    """Divides by the root mean square over the last axes, times a weight."""
+    """Imports RMSNormalization: divides by the root mean square over the last axes, times a weight."""
     x, rank, of = site.x(0), site.rank(0), site.dtype(0)
     axis = site.axis("axis", rank, -1)
     wide: Any = ops.cast(x, "f32") if of.bits == 16 else x

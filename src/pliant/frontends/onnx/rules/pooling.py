@@ -43,7 +43,7 @@ def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]
 
 
 def _columns_first(place: Any, spatial: list[Any]) -> Any:
-    """Converts row-major pixel indices to indices with the first dim fastest."""
+    """Converts row-major pixel indices to indices in column-major order, for `storage_order` 1."""
     index, step = None, None
     for k, n in enumerate(spatial):
         rest = total(spatial[k + 1 :])

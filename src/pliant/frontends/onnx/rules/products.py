@@ -15,7 +15,7 @@ from .extents import total
 
 @rule("MatMul")
 def matmul(site: NodeContext) -> Any:
-    """The matrix product, also of vectors."""
+    """Imports MatMul: the matrix product, also of vectors."""
     return product(site.x(0), site.x(1), site.rank(0), site.rank(1))
 
 
@@ -30,7 +30,7 @@ def product(x: Any, y: Any, x_rank: int, y_rank: int) -> Any:
 
 @rule("Gemm")
 def gemm(site: NodeContext) -> Any:
-    """alpha * A' @ B' + beta * C, where ' is an optional transpose."""
+    """Imports Gemm: alpha * A' @ B' + beta * C, where ' is an optional transpose."""
     of = site.dtype(0)
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
     result: Any = ops.matmul(site.x(0), site.x(1), transpose_a=bool(site.integer("transA", 0)), transpose_b=bool(site.integer("transB", 0)))
@@ -39,7 +39,7 @@ def gemm(site: NodeContext) -> Any:
 
 
 def _times(x: Any, factor: float, of: Any) -> Any:
-    """`x` times a number; integers are computed in f64 and cast back."""
+    """Returns `x` times a number; integers are computed in f64 and cast back."""
     if factor == 1.0:
         return x
     return ops.mul(x, factor) if of.is_float else ops.cast(ops.mul(ops.cast(x, "f64"), factor), of)
@@ -47,7 +47,7 @@ def _times(x: Any, factor: float, of: Any) -> Any:
 
 @rule("Einsum")
 def einsum(site: NodeContext) -> Any:
-    """The Einstein sum of an equation."""
+    """Imports Einsum: the Einstein sum of an equation."""
     return ops.einsum(site.text("equation", "").replace(" ", ""), *site.xs())
 
 
@@ -82,7 +82,7 @@ def det(site: NodeContext) -> Any:
 
 @rule("MatMulInteger")
 def matmul_integer(site: NodeContext) -> Any:
-    """An integer matmul in i32; zero points are subtracted from both operands."""
+    """Imports MatMulInteger: an integer matmul in i32, with zero points subtracted from both operands."""
     return integer_product(site, (0, 2), (1, 3))
 
 

@@ -17,7 +17,7 @@ from .spatial import _weights, windows
 
 @rule("QuantizeLinear")
 def quantize(site: NodeContext) -> Any:
-    """Quantizes floats to codes."""
+    """Imports QuantizeLinear: quantizes floats to codes."""
     to = site.dtype(2) if site.has(2) else _said(site, u8)
     zero = site.get(2) if to.is_int else None
     x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
@@ -40,7 +40,7 @@ def quantize(site: NodeContext) -> Any:
 
 @rule("DequantizeLinear")
 def dequantize(site: NodeContext) -> Any:
-    """Dequantizes codes to floats."""
+    """Imports DequantizeLinear: dequantizes codes to floats."""
     zero = site.get(2) if site.dtype(0).is_int else None
     x = site.x(0)
     scale, zero, axis, block = _scales(site, x, zero)
@@ -51,7 +51,7 @@ def dequantize(site: NodeContext) -> Any:
 
 
 def _said(site: NodeContext, default: Any) -> Any:
-    """The attribute `output_dtype`, or the default if it is 0 or missing."""
+    """Returns the attribute `output_dtype`, or the default if it is 0 or missing."""
     return site.dtype_attribute("output_dtype", default) if site.integer("output_dtype", 0) else default
 
 
@@ -73,7 +73,7 @@ def _scales(site: NodeContext, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
 
 
 def _one(site: NodeContext, k: int, value: Any) -> Any:
-    """A one-element input as a rank-0 tensor; a literal stays a literal."""
+    """Returns a one-element input as a rank-0 tensor; a literal stays a literal."""
     item = site.item(k)
     if isinstance(item, Known) and item.dtype.bits >= 8:
         return site.value_of(Known(item.array.reshape(()), item.dtype, item.name))
@@ -96,7 +96,7 @@ def qlinear_matmul(site: NodeContext) -> Any:
 
 
 def _row(site: NodeContext, k: int, row: bool) -> Any:
-    """Input `k`; one number per row becomes a column."""
+    """Returns input `k`; with `row`, one number per row becomes a column."""
     x = site.x(k)
     return ops.unsqueeze(x, 1) if row and site.rank(k) == 1 and site.shape(k) != (1,) else x
 
@@ -129,7 +129,7 @@ def _centered_kernel(site: NodeContext, k: int, zero: int) -> Any:
 
 
 def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
-    """An integer convolution in i32; `left` and `right` are the input numbers of each operand and its zero point."""
+    """Emits an integer convolution in i32; `left` and `right` are the input numbers of an operand and its zero point."""
     kernel, rank = _weights(site, right[0])
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     named: dict[str, Any] = {"stride": strides, "padding": pads, "dilation": dilations}

@@ -31,7 +31,7 @@ _BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A quantized weight [inputs, outputs] with one scale and zero point, or one per column."""
+    """A quantized weight [inputs, outputs] of a recurrent layer, with one scale and zero point, or one per column."""
 
     codes: Any
     scale: Any
@@ -39,7 +39,7 @@ class Codes:
 
 
 def _times(x: Any, w: Any) -> Any:
-    """The matmul with a float weight [outputs, inputs] or a quantized one."""
+    """Returns the matmul of x with a float weight [outputs, inputs], or with a quantized one (x is then quantized dynamically)."""
     if not isinstance(w, Codes):
         return ops.matmul(x, w, transpose_b=True)
     codes, scale, zero = ops.dynamic_quantize_linear(x)
@@ -88,14 +88,14 @@ def _units(site: NodeContext, directions: int) -> list[list[Unit]]:
 
 
 def _clipped(unit: Unit, limit: float) -> Unit:
-    """The activation of an input that is clamped to -limit..limit."""
+    """Returns the activation applied to an input clamped to -limit..limit."""
     return lambda x: unit(ops.clip(x, -limit, limit))
 
 
 @rule("RNN", "GRU", "LSTM")
 @rule(QUANTIZED, domain="com.microsoft")
 def recurrent(site: NodeContext) -> Any:
-    """A recurrent layer with all its directions."""
+    """Imports RNN, GRU and LSTM layers with all their directions."""
     way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
     directions = 2 if way == "bidirectional" else 1
     site.require(site.rank(0) == 3 and site.rank(1) == 3 and site.rank(2) == 3, "X, W and R have 3 dims")
@@ -124,7 +124,7 @@ def recurrent(site: NodeContext) -> Any:
 
 
 def _states(site: NodeContext) -> int:
-    """The number of loop-carried states: h, and for LSTM also c."""
+    """Returns the number of loop-carried states: h, and for LSTM also c."""
     return 1 if site.op in ("RNN", "GRU") else 2
 
 
@@ -141,7 +141,7 @@ def _weight(site: NodeContext, k: int, direction: int) -> Any:
 
 
 def _part(site: NodeContext, k: int, direction: int) -> Any:
-    """The slice of input `k` for one direction; None if the input is omitted."""
+    """Returns the slice of input `k` for one direction; None if the input is omitted."""
     if not site.has(k):
         return None
     return ops.reshape(ops.slice(site.x(k), 0, direction, direction + 1), list(site.shape(k)[1:]))
@@ -186,7 +186,7 @@ def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units
 
 
 def _initial(site: NodeContext, k: int, direction: int, shape: tuple[Any, ...], of: Any) -> Any:
-    """The initial state of one direction; zeros if the input is omitted."""
+    """Returns the initial state of one direction; zeros if the input is omitted."""
     if not site.has(k):
         return ops.full(shape, 0, of)
     x = ops.permute(site.x(k), (1, 0, 2)) if site.integer("layout", 0) else site.x(k)
@@ -194,17 +194,17 @@ def _initial(site: NodeContext, k: int, direction: int, shape: tuple[Any, ...], 
 
 
 def _gates(x: Any, count: int, hidden: int) -> list[Any]:
-    """Splits the columns of `x` into gates."""
+    """Returns the columns of `x` split into gates of `hidden` columns."""
     return [ops.slice(x, 1, k * hidden, (k + 1) * hidden) for k in range(count)]
 
 
 def _plus(x: Any, bias: Any) -> Any:
-    """`x` plus a bias, if there is one."""
+    """Returns `x` plus a bias, if there is one."""
     return x if bias is None else ops.add(x, bias)
 
 
 def _rnn(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
-    """One step of an RNN: f(x + h @ R.T + b)."""
+    """Emits one step of an RNN, f(x + h @ R.T + b); returns the new state."""
     return [units[0](ops.add(row, _plus(ops.matmul(states[0], r, transpose_b=True), rb)))]
 
 

@@ -31,7 +31,7 @@ _FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")  # compu
 
 @rule(*_MAKE)
 def reduce(site: NodeContext) -> Any:
-    """A reduction along the axes of the attribute or of the second input."""
+    """Imports the Reduce operators: along the axes of the attribute or of the second input."""
     x, of = site.x(0), site.dtype(0)
     axes = site.ints("axes", None)
     if axes is None and site.has(1):
@@ -63,7 +63,7 @@ def _over_nothing(site: NodeContext, x: Any) -> Any:
 
 @rule("ArgMax", "ArgMin")
 def arg_extremum(site: NodeContext) -> Any:
-    """The index of the largest or smallest element along an axis."""
+    """Imports ArgMax and ArgMin: the index of the largest or smallest element along an axis."""
     make = ops.argmax if site.op == "ArgMax" else ops.argmin
     last = bool(site.integer("select_last_index", 0))
     axis = site.axis("axis", site.rank(0), 0)
@@ -72,7 +72,7 @@ def arg_extremum(site: NodeContext) -> Any:
 
 @rule("CumSum", "CumProd")
 def cumulate(site: NodeContext) -> Any:
-    """The cumulative sum or product along an axis."""
+    """Imports CumSum and CumProd: the cumulative sum or product along an axis."""
     make = ops.cumsum if site.op == "CumSum" else ops.cumprod
     axis = site.normal(int(site.number(1)), site.rank(0))
     return make(site.x(0), axis=axis, exclusive=bool(site.integer("exclusive", 0)), reverse=bool(site.integer("reverse", 0)))

@@ -20,7 +20,7 @@ def _corners(site: NodeContext, rois: Any, first: int, wide: Any) -> list[Any]:
 
 @rule("RoiAlign")
 def roi_align(site: NodeContext) -> Any:
-    """The mean or maximum of bilinear samples in each bin of each region."""
+    """Imports RoiAlign: the mean or maximum of bilinear samples in each bin of each region."""
     half = (
         site.version >= 16 and site.text("coordinate_transformation_mode", "half_pixel", "half_pixel", "output_half_pixel") == "half_pixel"
     )
@@ -93,7 +93,7 @@ def _weighted(image: Any, axes: list[dict[str, Any]], y: str, x: str, width: Any
 
 
 def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[Any], c: Any, bins: tuple[int, int], of: Any) -> Any:
-    """Reduces the samples `found` of each bin by mean or maximum."""
+    """Reduces the samples of each bin by mean or maximum; returns the bins."""
     if mode == "avg":
         number = ops.maximum(ops.mul(counts[0], counts[1]), 1.0)
         y = ops.div(ops.sum(found, axis=(3, 5)), ops.reshape(number, (-1, 1, 1, 1)))
@@ -136,7 +136,7 @@ def max_roi_pool(site: NodeContext) -> Any:
 
 
 def _rounded(x: Any) -> Any:
-    """Rounds to the nearest integer, ties away from zero."""
+    """Returns `x` rounded to the nearest integer, ties away from zero."""
     return ops.mul(ops.sign(x), ops.floor(ops.add(ops.abs(x), 0.5)))
 
 

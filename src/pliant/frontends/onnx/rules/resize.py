@@ -43,7 +43,7 @@ def _decimals(scales: Any) -> list[Any]:
 
 
 def _scales(site: NodeContext, k: int) -> list[Any]:
-    """The scales of input `k`, as numbers and expressions over dims."""
+    """Returns the scales of input `k`, as numbers and expressions over dims."""
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)
@@ -52,7 +52,7 @@ def _scales(site: NodeContext, k: int) -> list[Any]:
 
 @rule("Resize")
 def resize(site: NodeContext) -> Any:
-    """Resizes to sizes or by scales."""
+    """Imports Resize: resizes to sizes or by scales."""
     rank = site.rank(0)
     if site.version < 11:
         mode = site.text("mode", "nearest", "nearest", "linear")
@@ -78,7 +78,7 @@ def resize(site: NodeContext) -> Any:
 
 
 def _by_scales(site: NodeContext, at: list[int], found: list[Any], named: dict[str, Any]) -> Any:
-    """Resizes the axes `at` by the scales `found`."""
+    """Emits a resize of the axes `at` by the scales `found`."""
     plain_ones = [s for s in found if not isinstance(s, Expr)]
     site.require(len(found) == len(at) and min(plain_ones, default=1.0) > 0, f"{len(found)} scales for {len(at)} axes")
     scales: list[Any] = [1.0] * site.rank(0)
@@ -136,7 +136,7 @@ def _whole(n: Any, ratio: tuple[Any, Any] | None) -> bool:
 
 
 def _by_matrix(site: NodeContext, at: list[int], sizes: list[Any], scales: list[Any] | None, named: dict[str, Any]) -> Any:
-    """Resizes by interpolation matrices the axes that change."""
+    """Emits a resize by interpolation matrices, for the axes that change."""
     cropped = named["coordinates"] == "tf_crop_and_resize"
     regions = _regions(site, at) if cropped else [None] * len(at)
     chosen = [
@@ -190,7 +190,7 @@ def _sizes(site: NodeContext, at: list[int]) -> tuple[list[Any], list[Any] | Non
 
 
 def _common_ratio(pairs: list[tuple[Any, Any]], least: bool) -> tuple[Any, Any]:
-    """The smallest (`least`) or largest of fractions, which may contain dims."""
+    """Returns the smallest (`least`) or largest of fractions, which may contain dims."""
     up, down = pairs[0]
     for a, b in pairs[1:]:
         left, right = (const(v) if isinstance(v, int) else v for v in (a * down, up * b))

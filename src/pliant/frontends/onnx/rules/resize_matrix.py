@@ -18,7 +18,7 @@ from .extents import extent, plain
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The resize of one dim: the axis, its new size, the scale if one is given, and the start and end of the region."""
+    """A record of the resize of one dim: the axis, its new size, the scale if one is given, start and end of the region."""
 
     number: int
     size: Any
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The interpolation mode and its options."""
+    """The interpolation mode of a Resize, and its options."""
 
     mode: str
     coordinates: str
@@ -59,7 +59,7 @@ def resize_by_matrix(site: NodeContext, x: Any, axes: list[Axis], how: Weights) 
 
 
 def _scale(axis: Axis, n: Any) -> Any:
-    """The scale of an axis as an f64 value."""
+    """Returns the scale of an axis as an f64 value."""
     if isinstance(axis.scale, Expr):
         return ops.cast(ops.scalar(axis.scale), f64)
     return ops.constant(axis.scale, f64) if axis.scale is not None else ops.div(extent(axis.size, f64), extent(n, f64))
@@ -86,7 +86,7 @@ def _places(axis: Axis, n: Any, kind: str) -> Any:
 
 
 def _nearest(x: Any, axis: Axis, places: Any, n: Any, kind: str) -> Any:
-    """Resizes one dim by nearest neighbor."""
+    """Emits the resize of one dim by nearest neighbor."""
     rounded = {
         "floor": ops.floor,
         "ceil": ops.ceil,
@@ -98,7 +98,7 @@ def _nearest(x: Any, axis: Axis, places: Any, n: Any, kind: str) -> Any:
 
 
 def _product(x: Any, axis: Axis, places: Any, n: Any, how: Weights, wide: Any) -> Any:
-    """Resizes one dim by a matmul with its weight matrix."""
+    """Emits the resize of one dim by a matmul with its weight matrix."""
     rank = len(x.tensor.shape)
     matrix = ops.cast(_matrix(axis, places, n, how), wide)
     order = [k for k in range(rank) if k != axis.number] + [axis.number]
@@ -123,7 +123,7 @@ def _matrix(axis: Axis, places: Any, n: Any, how: Weights) -> Any:
 
 
 def _reach(axis: Axis, n: Any, how: Weights) -> Any:
-    """The number of pixels before the image that can have a weight."""
+    """Returns the number of pixels before the image that can have a weight."""
     if not how.antialias:
         return 3
     if isinstance(axis.scale, float):
@@ -132,7 +132,7 @@ def _reach(axis: Axis, n: Any, how: Weights) -> Any:
 
 
 def _kernel(d: Any, how: Weights) -> Any:
-    """The linear or cubic weight of a pixel at distance `d`."""
+    """Returns the linear or cubic weight of a pixel at distance `d`."""
     if how.mode == "linear":
         return ops.maximum(ops.sub(1.0, d), 0.0)
     a = how.cubic

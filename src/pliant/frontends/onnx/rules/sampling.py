@@ -22,7 +22,7 @@ _CUBIC = -0.75  # the coefficient of the cubic kernel, as in onnx.reference
 
 
 class Image:
-    """An image whose pixels are read by index, with a padding mode for indices outside."""
+    """An image value whose pixels are gathered by index, with a padding mode for indices outside."""
 
     def __init__(self, x: Any, outside: str, align: bool) -> None:
         self.n, self.c, *spatial = x.tensor.shape
@@ -31,11 +31,11 @@ class Image:
         self.flat = ops.reshape(x, (self.n, self.c, total(spatial)))
 
     def last(self, k: int, of: Any) -> Any:
-        """The last index of one dim, as a value of a dtype."""
+        """Returns the last index of one dim as a value of a dtype."""
         return ops.sub(extent(self.spatial[k], of), 1.0)
 
     def reflected(self, x: Any, k: int) -> Any:
-        """Reflects positions along one dim at the borders, repeatedly."""
+        """Returns positions along one dim reflected at the borders, repeatedly."""
         of = x.tensor.dtype
         low, width = (0.0, self.last(k, of)) if self.align else (-0.5, extent(self.spatial[k], of))
         twice = ops.mul(width, 2.0)
@@ -102,7 +102,7 @@ def _cubic(t: Any) -> tuple[Any, ...]:
 
 
 def computed(*dtypes: Any) -> Any:
-    """The dtype for positions and weights: f64 if an operand is f64, else f32."""
+    """Returns the dtype for positions and weights: f64 if an operand is f64, else f32."""
     return f64 if f64 in dtypes else f32
 
 

@@ -13,7 +13,7 @@ from ..registry import rule
 
 @rule("NonZero")
 def nonzero(site: NodeContext) -> Any:
-    """The indices of nonzero elements, one row per dim."""
+    """Imports NonZero: the indices of nonzero elements, one row per dim."""
     x = site.x(0)
     x = ops.reshape(x, (1,)) if site.rank(0) == 0 else x
     return ops.permute(ops.nonzero(x), (1, 0))
@@ -21,7 +21,7 @@ def nonzero(site: NodeContext) -> Any:
 
 @rule("Compress")
 def compress(site: NodeContext) -> Any:
-    """The slices along an axis for which a condition is true."""
+    """Imports Compress: the slices along an axis for which a condition is true."""
     axis = site.integer("axis", None)
     axis = None if axis is None else site.normal(axis, site.rank(0))
     return ops.compress(site.x(0), site.x(1), axis)
@@ -29,7 +29,7 @@ def compress(site: NodeContext) -> Any:
 
 @rule("Unique")
 def unique(site: NodeContext) -> Any:
-    """The unique elements, or the unique slices along an axis."""
+    """Imports Unique: the unique elements, or the unique slices along an axis."""
     if "axis" in site.attributes and site.rank(0) != 1:
         return _unique_along(site, site.axis("axis", site.rank(0)), bool(site.integer("sorted", 1)))
     return ops.unique(ops.reshape(site.x(0), (-1,)), bool(site.integer("sorted", 1)))
@@ -62,7 +62,7 @@ def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
 
 @rule("TopK")
 def topk(site: NodeContext) -> Any:
-    """The k largest or smallest elements along an axis, in order."""
+    """Imports TopK: the k largest or smallest elements along an axis, in order."""
     axis = site.axis("axis", site.rank(0), -1)
     k = site.integer("k", 0) if site.version < 10 else site.run_time_dims(1, site.tensor(0).shape[axis])[0]
     return ops.topk(site.x(0), k, axis, bool(site.integer("largest", 1)))
@@ -70,7 +70,7 @@ def topk(site: NodeContext) -> Any:
 
 @rule("NonMaxSuppression")
 def non_max_suppression(site: NodeContext) -> Any:
-    """The boxes that non-maximum suppression selects."""
+    """Imports NonMaxSuppression: the boxes that it selects."""
     most: Any = 0
     if site.has(2):
         most = int(site.number(2)) if isinstance(site.item(2), Known) else ops.reshape(site.x(2), ())

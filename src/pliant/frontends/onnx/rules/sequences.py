@@ -13,7 +13,7 @@ from ..registry import rule
 
 
 def sequence(site: NodeContext, k: int) -> Sequence:
-    """Input `k`; raises if it is not a sequence."""
+    """Returns input `k`, which must be a sequence; raises if it is none."""
     item = site.item(k)
     item = item.item if isinstance(item, Maybe) else item
     if not isinstance(item, Sequence):
@@ -31,32 +31,32 @@ def _place(site: NodeContext, k: int, length: int, extra: int = 0) -> int:
 
 @rule("SequenceConstruct")
 def construct(site: NodeContext) -> Any:
-    """A sequence of the inputs."""
+    """Imports SequenceConstruct: a sequence of the inputs."""
     return Sequence(tuple(site.items))
 
 
 @rule("SequenceEmpty")
 def empty(site: NodeContext) -> Any:
-    """An empty sequence."""
+    """Imports SequenceEmpty."""
     return Sequence(())
 
 
 @rule("SequenceLength")
 def length(site: NodeContext) -> Any:
-    """The number of tensors in a sequence."""
+    """Imports SequenceLength: the number of tensors in a sequence, a literal."""
     return numbers(np.asarray(len(sequence(site, 0).items), np.int64))
 
 
 @rule("SequenceAt")
 def at(site: NodeContext) -> Any:
-    """The tensor at an index."""
+    """Imports SequenceAt: the tensor at an index."""
     items = sequence(site, 0).items
     return items[_place(site, 1, len(items))]
 
 
 @rule("SequenceInsert")
 def insert(site: NodeContext) -> Any:
-    """Inserts a tensor at an index, by default at the end."""
+    """Imports SequenceInsert: inserts a tensor at an index, by default at the end."""
     items = list(sequence(site, 0).items)
     items.insert(_place(site, 2, len(items), 1) if site.has(2) else len(items), site.item(1))
     return Sequence(tuple(items))
@@ -64,7 +64,7 @@ def insert(site: NodeContext) -> Any:
 
 @rule("SequenceErase")
 def erase(site: NodeContext) -> Any:
-    """Removes the tensor at an index, by default the last one."""
+    """Imports SequenceErase: removes the tensor at an index, by default the last one."""
     items = list(sequence(site, 0).items)
     site.require(bool(items), "the sequence is empty")
     del items[_place(site, 1, len(items)) if site.has(1) else -1]
@@ -94,7 +94,7 @@ def split_to_sequence(site: NodeContext) -> Any:
 
 @rule("ConcatFromSequence")
 def concat_from_sequence(site: NodeContext) -> Any:
-    """Concatenates the tensors of a sequence, or stacks them along a new axis."""
+    """Imports ConcatFromSequence: concatenates the tensors, or stacks them along a new axis."""
     values = [site.value_of(i) for i in sequence(site, 0).items]
     site.require(bool(values), "the sequence is empty")
     axis = site.integer("axis", 0)
@@ -103,7 +103,7 @@ def concat_from_sequence(site: NodeContext) -> Any:
 
 @rule("SequenceMap")
 def sequence_map(site: NodeContext) -> Any:
-    """Applies a subgraph to each element of a sequence, unrolled."""
+    """Imports SequenceMap: applies a subgraph to each element of a sequence, unrolled."""
     body, first = site.graph("body"), sequence(site, 0).items
     site.require(len(body.input) == len(site.items), f"the body has {len(body.input)} inputs, {len(site.items)} are given")
     rounds = []
@@ -115,7 +115,7 @@ def sequence_map(site: NodeContext) -> Any:
 
 @rule("Optional")
 def optional(site: NodeContext) -> Any:
-    """An optional of the input, or an empty one."""
+    """Imports Optional: an optional of the input, or an empty one."""
     return Maybe(site.item(0) if site.has(0) else None)
 
 
@@ -129,7 +129,7 @@ def has_element(site: NodeContext) -> Any:
 
 @rule("OptionalGetElement")
 def get_element(site: NodeContext) -> Any:
-    """The value of an optional; raises if it is empty."""
+    """Imports OptionalGetElement: the value of an optional; raises if it is empty."""
     item = site.item(0)
     if isinstance(item, Maybe):
         site.require(item.item is not None, "the optional is empty")

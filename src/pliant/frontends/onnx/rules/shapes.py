@@ -20,7 +20,7 @@ from ..registry import rule
 
 @rule("Shape")
 def shape(site: NodeContext) -> Any:
-    """The shape, or a range of it, as a known tensor of symbolic extents."""
+    """Imports Shape: the shape, or a range of it, as a known tensor of symbolic extents."""
     dims, rank = site.tensor(0).shape, site.rank(0)
     start, end = site.integer("start", 0), site.integer("end", rank)
     return known(np.array([*dims, None], object)[:-1][slice(start, end)])
@@ -28,13 +28,13 @@ def shape(site: NodeContext) -> Any:
 
 @rule("Size")
 def size(site: NodeContext) -> Any:
-    """The number of elements."""
+    """Imports Size: the number of elements, as a known tensor."""
     return size_of(site.tensor(0).shape)
 
 
 @rule("Reshape")
 def reshape(site: NodeContext) -> Any:
-    """Reshapes; 0 keeps a dim (unless allowzero), -1 is inferred."""
+    """Imports Reshape; 0 keeps a dim (unless allowzero), -1 is inferred."""
     from ....sym.expr import product
 
     old = site.shape(0)
@@ -55,7 +55,7 @@ def reshape(site: NodeContext) -> Any:
 
 
 def _wanted(site: NodeContext, total: Any) -> list[Any]:
-    """The target shape of a Reshape: known extents, or new dims."""
+    """Returns the target shape of a Reshape: known extents, or new dims that are bound at run time."""
     item = site.item(1)
     return site.dims(1) if isinstance(item, Known) else _at_run_time(site, total)
 
@@ -85,7 +85,7 @@ def _at_run_time(site: NodeContext, total: Any) -> list[Any]:
 
 @rule("Transpose")
 def transpose(site: NodeContext) -> Any:
-    """Permutes the axes; reverses them without `perm`."""
+    """Imports Transpose: permutes the axes; reverses them without `perm`."""
     rank = site.rank(0)
     order = site.ints("perm", None)
     order = list(reversed(range(rank))) if order is None else order
@@ -95,7 +95,7 @@ def transpose(site: NodeContext) -> Any:
 
 @rule("Concat")
 def concat(site: NodeContext) -> Any:
-    """Concatenates tensors along an axis."""
+    """Imports Concat: concatenates tensors along an axis."""
     axis = site.axis("axis", site.rank(0), 1 if site.version < 4 else None)
     return ops.concat(site.xs(), axis)
 
@@ -115,7 +115,7 @@ def flatten(site: NodeContext) -> Any:
 
 
 def axes_of(site: NodeContext, k: int = 1) -> list[int] | None:
-    """The axes of the attribute, or of input `k`; None if there are neither."""
+    """Returns the axes of the attribute, or of input `k`; None if there are neither."""
     axes = site.ints("axes", None)
     return site.known_ints(k) if axes is None and site.has(k) else axes
 
@@ -154,7 +154,7 @@ def _ones(site: NodeContext) -> set[int]:
 
 @rule("Unsqueeze")
 def unsqueeze(site: NodeContext) -> Any:
-    """Inserts dims of extent 1."""
+    """Imports Unsqueeze: inserts dims of extent 1."""
     axes = axes_of(site) or []
     rank = site.rank(0) + len(axes)
     wanted = {site.normal(a, rank) for a in axes}
@@ -176,7 +176,7 @@ def expand(site: NodeContext) -> Any:
 
 
 def _broadcast(n: Expr, m: Expr) -> Expr:
-    """The broadcast extent of two dims."""
+    """Returns the broadcast extent of two dims."""
     if m is const(1) or n is m:
         return n
     if n is const(1) or isinstance(m, Const):
@@ -186,7 +186,7 @@ def _broadcast(n: Expr, m: Expr) -> Expr:
 
 @rule("Tile")
 def tile(site: NodeContext) -> Any:
-    """Repeats a tensor along each axis."""
+    """Imports Tile: repeats a tensor along each axis."""
     if site.version < 6:
         times = [1] * site.rank(0)
         times[site.normal(int(site.number(2)), site.rank(0))] = int(site.number(1))
@@ -198,7 +198,7 @@ def tile(site: NodeContext) -> Any:
 
 @rule("DepthToSpace", "SpaceToDepth")
 def blocks(site: NodeContext) -> Any:
-    """Moves channels to blocks of pixels, or blocks of pixels to channels."""
+    """Imports DepthToSpace and SpaceToDepth: moves channels to blocks of pixels, or back."""
     block = site.integer("blocksize", 0)
     site.require(block >= 1, f'attribute "blocksize" is {block}')
     if site.op == "SpaceToDepth":
@@ -219,7 +219,7 @@ def space_to_depth(site: NodeContext, block: int) -> Any:
 
 @rule("Trilu")
 def trilu(site: NodeContext) -> Any:
-    """The upper or lower triangle of matrices."""
+    """Imports Trilu: the upper or lower triangle of matrices."""
     k = int(site.number(1)) if site.has(1) else 0
     x = site.x(0)
     make = ops.triu if site.integer("upper", 1) else ops.tril
@@ -228,7 +228,7 @@ def trilu(site: NodeContext) -> Any:
 
 @rule("BitCast")
 def bit_cast(site: NodeContext) -> Any:
-    """Reinterprets the bits as another dtype."""
+    """Imports BitCast: reinterprets the bits as another dtype."""
     item, to = site.item(0), site.dtype_attribute("to")
     if isinstance(item, Known) and not item.symbolic:
         return Known(item.array.view(to.numpy()), to)

@@ -48,7 +48,7 @@ def _bounds(site: NodeContext, k: int) -> list[Any]:
 
 @rule("Slice")
 def slice_(site: NodeContext) -> Any:
-    """Slices along axes; bounds are clamped to the tensor."""
+    """Imports Slice: slices along axes; bounds are clamped to the tensor."""
     x: Any = site.x(0)
     shape = site.tensor(0).shape
     for axis, start, stop, step in slice_bounds(site, site.rank(0)):
@@ -70,7 +70,7 @@ def slice_(site: NodeContext) -> Any:
 
 
 def _far(bound: Any) -> Any:
-    """None, i.e. no bound, for a bound that is beyond every dim."""
+    """Returns None, i.e. no bound, for a bound that is beyond every dim; else the bound."""
     return None if isinstance(bound, int) and abs(bound) >= FAR else bound
 
 
@@ -91,7 +91,7 @@ def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
 
 @rule("Split")
 def split(site: NodeContext) -> Any:
-    """Splits along an axis into given sizes, or into equal parts."""
+    """Imports Split: splits along an axis into given sizes, or into equal parts."""
     axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
     sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
     n = site.shape(0)[axis]

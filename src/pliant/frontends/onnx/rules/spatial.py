@@ -27,14 +27,14 @@ def windows(
 
 
 def _each(site: NodeContext, name: str, rank: int) -> list[int]:
-    """An attribute with one positive integer per spatial dim, by default 1."""
+    """Returns an attribute with one positive integer per spatial dim; all 1 by default."""
     numbers = site.ints(name, None) or [1] * rank
     site.require(len(numbers) == rank and min(numbers) > 0, f'attribute "{name}" is {numbers}, {rank} positive numbers are expected')
     return numbers
 
 
 def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[Any, Any]:
-    """The SAME padding: the result has ceil(n / stride) elements."""
+    """Returns the SAME padding (before, after) of a dim: the result has ceil(n / stride) elements."""
     from ....sym.expr import Const, Expr, Max
     from ....sym.simplify import simplify
 
@@ -63,7 +63,7 @@ def _weights(site: NodeContext, k: int) -> tuple[list[int], int]:
 
 @rule("Conv")
 def conv(site: NodeContext) -> Any:
-    """The convolution."""
+    """Imports Conv, the convolution."""
     kernel, rank = _weights(site, 1)
     strides, dilations, pads = windows(site, kernel, rank, site.shape(0)[2:])
     groups, x, w = site.integer("group", 1), site.x(0), site.x(1)
@@ -110,7 +110,7 @@ def conv_transpose(site: NodeContext) -> Any:
 
 @rule("MaxPool", "AveragePool", "LpPool")
 def pool(site: NodeContext) -> Any:
-    """Max, average or Lp pooling over windows."""
+    """Imports MaxPool, AveragePool and LpPool over windows."""
     kernel, named = pool_of(site)
     if site.op == "MaxPool":
         if len(site.node.output) > 1 and site.node.output[1]:
@@ -135,7 +135,7 @@ def pool_of(site: NodeContext) -> tuple[list[int], dict[str, Any]]:
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(site: NodeContext) -> Any:
-    """Average, max or Lp pooling over all spatial dims."""
+    """Imports average, max or Lp pooling over all spatial dims."""
     if site.op == "GlobalLpPool":
         return ops.global_lp_pool(site.x(0), p=site.integer("p", 2))
     return (ops.global_avg_pool if site.op == "GlobalAveragePool" else ops.global_max_pool)(site.x(0))

@@ -25,7 +25,7 @@ DEEPEST = 1024  # the deepest tree: the walk is unrolled, each level adds nodes 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """The table of nodes, followed by leaves: the feature of each, its threshold and comparison mode, and its two successors."""
+    """A tree ensemble as tables of nodes, followed by leaves: feature, threshold, comparison mode, and the two successors."""
 
     feature: Array
     split: Array
@@ -40,7 +40,7 @@ class Trees:
 
 @rule("TreeEnsemble", domain=ML)
 def tree_ensemble(site: NodeContext) -> Any:
-    """The aggregated leaf weights of each target, [rows, targets]."""
+    """Imports TreeEnsemble: the aggregated leaf weights of each target, [rows, targets]."""
     site.require(site.rank(0) == 2, f"the operand has {site.rank(0)} dims, 2 are expected")
     trees = _trees(site)
     x, rows = site.x(0), site.tensor(0).shape[0]
@@ -51,7 +51,7 @@ def tree_ensemble(site: NodeContext) -> Any:
 
 
 def _holds(x: Any, at: Any, trees: Trees) -> Any:
-    """The conditions of the nodes `at` for the rows of `x`, bool[rows, trees]."""
+    """Returns the conditions of the tree nodes `at` for the rows of `x`, bool[rows, trees]."""
     value = ops.gather(x, ops.take(ops.constant(trees.feature), at), 1)
     split = ops.take(ops.constant(trees.split), at)
     mode = ops.take(ops.constant(trees.mode), at)
@@ -68,7 +68,7 @@ def _holds(x: Any, at: Any, trees: Trees) -> Any:
 
 
 def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
-    """Aggregates the weights of the leaves `at` by target: [rows, targets]."""
+    """Returns the weights of the leaves `at`, aggregated by target: [rows, targets]."""
     weights, targets = site.array("leaf_weights"), np.asarray(site.ints("leaf_targetids", []), np.int64)
     assert weights is not None
     count, how = site.integer("n_targets", int(targets.max(initial=0)) + 1), site.integer("aggregate_function", 1)
@@ -89,7 +89,7 @@ def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
 
 
 def _transformed(site: NodeContext, y: Any) -> Any:
-    """Applies the attribute `post_transform`: none, softmax or logistic."""
+    """Returns `y` after the attribute `post_transform`: none, softmax or logistic."""
     kind = site.integer("post_transform", 0)
     if kind not in (0, 1, 2):
         raise site.unsupported(f"post_transform {kind} is not supported", help="supported: 0 (none), 1 (softmax), 2 (logistic)")
