@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Callable:
-    """Base of Kernel and Function: compiled at the first call with arrays."""
+    """The base class of Kernel and Function: compiles at the first call with arrays."""
 
     def __init__(self, fn: Callable[..., Any] | None, name: str) -> None:
         self.__name__ = name
@@ -62,7 +62,7 @@ class _Callable:
         return result
 
     def _inside(self, args: tuple[Any, ...]) -> Any:
-        """Emits the call into the graph function that is being built."""
+        """Emits a call into the graph function that is being built; subclasses implement it."""
         raise NotImplementedError
 
 
@@ -138,7 +138,7 @@ def _make_kernel(fn: Callable[..., Any], scheduled: bool) -> Kernel:
 
 
 def function(fn: Callable[..., Any]) -> Function:
-    """Parses a Python function as a graph function."""
+    """Decorator: parses a Python function into a graph function, verifies it, and returns it as a `Function`."""
     from .graph.parse import parse_function
     from .graph.verify import verify
 

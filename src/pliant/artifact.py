@@ -106,7 +106,7 @@ def _refuse_callbacks(function: Function) -> None:
 
 
 def _names(program: Program) -> dict[str, int]:
-    """Returns the index of each literal that the text refers to by name."""
+    """Returns the number of each literal that the program's text refers to by name."""
     place = {id(array): number for number, array in enumerate(program.constants)}
     return {name: place[id(array)] for name, array in program.named_constants.items()}
 
@@ -230,7 +230,7 @@ def _tensor(section: Section) -> Array:
 
 
 def _program(file: Container, literals: Sequence[Array]) -> Program:
-    """Parses the program of the portable part."""
+    """Parses the program in the portable part of a `.pliant` file."""
     section = _only(file, "program")
     names = section.facts.get("names")
     if not isinstance(names, dict) or not all(type(n) is int and 0 <= n < len(literals) for n in names.values()):

@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_where(record: Instruction) -> None:
-    """Raises Error if the architecture or a feature is unknown."""
+    """Raises Error if a declared instruction names an unknown architecture or feature."""
     if record.arch not in FEATURES:
         raise Error(f"instruction `{record.name}`: there is no architecture `{record.arch}`", help=f"there are {', '.join(FEATURES)}")
     known = FEATURES[record.arch]
@@ -248,7 +248,7 @@ def check_with_llvm(record: Instruction, implementation: Func) -> None:
 
 
 def lines_with(form: str) -> list[str]:
-    """Returns the lines of a form, as facts of an error."""
+    """Returns the lines of an instruction's LLVM form, as facts of an error."""
     return [line.text for line in lines_of(form)]
 
 

@@ -64,7 +64,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the pipeline: its name, its function, and the invariant that holds afterwards."""
+    """A step of the pipeline: its name, its function from state to state, and the invariant that holds afterwards."""
 
     name: str
     run: Callable[[State], State]

@@ -78,12 +78,12 @@ class DType:
 
     @property
     def min(self) -> int:
-        """The smallest integer value."""
+        """The smallest value of an integer type."""
         return -(1 << (self.bits - 1)) if self.kind == "i" else 0
 
     @property
     def max(self) -> int:
-        """The largest integer value."""
+        """The largest value of an integer type."""
         return (1 << (self.bits - (self.kind == "i"))) - 1
 
     def wrap(self, value: int) -> int:
@@ -158,7 +158,7 @@ def dtype(spelling: object) -> DType:
 
 
 def _name_of(spelling: object) -> str:
-    """The name of a type object of Python, numpy or torch."""
+    """Returns the name of a data type from a type object of Python, numpy or torch."""
     if spelling is bool:
         return "bool"
     text = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)

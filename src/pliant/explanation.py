@@ -33,7 +33,7 @@ def explain(src: Any) -> str:
 
 
 def _kernels(interface: Interface) -> str:
-    """Formats the rules and decisions of all kernels of an interface."""
+    """Returns the rules and decisions of all kernels of an interface as text."""
     names = [rule.program.partition("(")[0] for rule in interface.rules]
     lines = []
     for name, rule in zip(names, interface.rules, strict=True):

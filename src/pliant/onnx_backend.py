@@ -30,7 +30,7 @@ def compiled(program: Any, threads: int | None = None) -> Any:
 
 
 class BackendRep:
-    """A prepared model."""
+    """A prepared ONNX model, as ONNX's backend test suite runs it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -65,7 +65,7 @@ def prepare(model: Any, device: str = "CPU", interpret: bool = False, **kwargs: 
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-    """Returns the results of a model for inputs in its order."""
+    """Compiles and runs an ONNX model; returns its results for inputs in its order."""
     return prepare(model, device, **kwargs).run(inputs)
 
 
@@ -80,7 +80,7 @@ def supports_device(device: str) -> bool:
 
 
 def _model_of(node: Any, inputs: list[Any], version: int | None) -> Any:
-    """Returns a model of one node whose inputs have the types of the arrays."""
+    """Returns an ONNX model of one node whose inputs have the types of the arrays."""
     import numpy as np
 
     from .dtype import dtype

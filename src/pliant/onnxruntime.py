@@ -33,7 +33,7 @@ def _say_once(text: str) -> None:
 
 
 class _Options:
-    """Options of which any attribute may be set; unknown ones have no effect and warn once."""
+    """The base of option objects: any attribute may be set; unknown ones have no effect and warn once."""
 
     _known: tuple[str, ...] = ()
 
@@ -43,12 +43,12 @@ class _Options:
         object.__setattr__(self, name, value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Accepted, but has no effect."""
+        """Accepts a session setting; it has no effect, and warns once."""
         _say_once(f"the session setting {key!r} does nothing here")
 
 
 class SessionOptions(_Options):
-    """Options of a session: `intra_op_num_threads` has an effect, the rest is only accepted."""
+    """The options of a session: `intra_op_num_threads` has an effect, the rest is only accepted."""
 
     _known = ("intra_op_num_threads",)
 
@@ -57,23 +57,23 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """Options of a run: accepted, but without effect."""
+    """The options of a run: accepted, but without effect."""
 
 
 class GraphOptimizationLevel:
-    """Accepted for compatibility; every program is optimized."""
+    """The levels of optimization, accepted for compatibility; every program is optimized."""
 
     ORT_DISABLE_ALL, ORT_ENABLE_BASIC, ORT_ENABLE_EXTENDED, ORT_ENABLE_ALL = 0, 1, 2, 99
 
 
 class ExecutionMode:
-    """Accepted for compatibility; kernels run in sequence, each with all threads."""
+    """The modes of execution, accepted for compatibility; kernels run in sequence, each with all threads."""
 
     ORT_SEQUENTIAL, ORT_PARALLEL = 0, 1
 
 
 class NodeArg:
-    """An input or output: its name, type, and shape, with symbolic dims as names."""
+    """A record of an input or output of a model: its name, type, and shape, with symbolic dims as names."""
 
     def __init__(self, name: str, type: str, shape: list[Any]) -> None:
         self.name, self.type, self.shape = name, type, shape

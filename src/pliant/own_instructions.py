@@ -37,7 +37,7 @@ from .target.instructions import INSTRUCTIONS, Instruction
 
 
 class DeclaredInstruction:
-    """A declared instruction; `withdraw` removes it."""
+    """A tensor instruction that a user declared; `withdraw` removes it."""
 
     def __init__(self, record: Instruction) -> None:
         self.record = record

@@ -56,7 +56,7 @@ class Operand:
 
 
 class Operator:
-    """A user's operator, to be called inside graph functions."""
+    """An operator that a user declared, to be called inside graph functions."""
 
     is_operator = True  # the parser of graph functions looks for this
 
@@ -79,7 +79,7 @@ class Operator:
         return fn
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Emits the operator into the graph function that is being built."""
+        """Emits the operator into the graph function that is being built; returns its results."""
         builder: Any = active(self.__name__)
         arguments = self._bind(args, named)
         values = {k: operand(self.__name__, v) for k, v in arguments.items() if _is_tensor(v)}
@@ -125,7 +125,7 @@ class Operator:
         return [Tensor(a.dtype, a.shape) if isinstance(a, Tensor) else a for a in annotations]  # a result is never state
 
     def _on_arrays(self, given: Mapping[str, Any], values: Mapping[str, Value]) -> Callable[..., Any]:
-        """Returns the Python function with its non-tensor arguments bound."""
+        """Returns the operator's Python function with its non-tensor arguments bound."""
         assert self._python is not None
         fn, names = self._python, list(values)
         rest = {k: v for k, v in given.items() if k not in values}
@@ -164,7 +164,7 @@ class Operator:
 
 
 class _Shapes:
-    """Replaces compound dims by fresh variables: a parameter of a loop program must have plain dims, which define its symbols."""
+    """Replaces compound dims by fresh variables, because a parameter of a loop program has plain dims, which define its symbols."""
 
     def __init__(self) -> None:
         self.made: dict[Expr, Var] = {}

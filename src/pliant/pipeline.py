@@ -377,13 +377,13 @@ STEPS: tuple[Step, ...] = (*GRAPH, *LOWER, *FUSE, *LAYOUT, *CODE)
 
 
 def steps_to(last: str) -> tuple[Step, ...]:
-    """The steps up to the one of that name, which is the last of them."""
+    """Returns the steps of the pipeline up to the one of that name, which is the last of them."""
     names = [s.name for s in STEPS]
     return STEPS[: names.index(last) + 1]
 
 
 def steps_after(name: str) -> tuple[Step, ...]:
-    """The steps behind the one of that name."""
+    """Returns the steps of the pipeline after the one of that name."""
     return STEPS[len(steps_to(name)) :]
 
 
@@ -440,7 +440,7 @@ def compile_as_far_as(
     load_here: bool = False,
     decisions: Decisions | None = None,
 ) -> State:
-    """What is being compiled after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
+    """Returns the state of a compilation after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
     from .schedule.decisions import Decisions
 
     disabled = check_disabled(read_settings().disable)
@@ -467,7 +467,7 @@ def check_disabled(names: frozenset[str]) -> frozenset[str]:
 
 
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
-    """Runs the steps, verifying, showing and timing as asked."""
+    """Runs steps of the pipeline on a state; verifies, shows and times them as the settings ask. Returns the last state."""
     settings = read_settings()
     warn_of_unknown(settings.show, tuple(s.name for s in STEPS))
     for step in steps:

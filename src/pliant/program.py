@@ -29,7 +29,7 @@ from .sym.expr import TRUE, Expr, free_vars
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An entry function with everything it calls; `kernel` is set if the program was made from one loop program, and is printed then."""
+    """An entry function with all that it calls; `kernel` is set if the program was made from one loop program, and is printed then."""
 
     entry: Function
     kernel: Func | None = None
@@ -133,7 +133,7 @@ def _verify_called(func: Func, functions: Iterable[Function], error: Error) -> N
 
 
 def _read(text: str, file: str, constants: Mapping[str, Any] | None) -> Program:
-    """Parses and verifies the program of a text."""
+    """Parses and verifies a program in its text form."""
     from .graph.parse import parse_module as parse_functions
     from .graph.verify import verify as verify_graph
     from .loop.parse import parse_module as parse_kernels
@@ -207,7 +207,7 @@ def _symbols(func: Func, params: Sequence[g.Value]) -> tuple[tuple[Expr, ...], t
 
 
 def _given(func: Func) -> set[Expr]:
-    """Returns the dims and strides of the arguments."""
+    """Returns the dims and strides that a kernel's arguments (not its outputs) determine."""
     inputs = [p.value for p in func.params if p.role != "out" and isinstance(p.value, Buffer)]
     return {e for b in inputs for e in (*b.shape, *(b.strides or ()))}
 

@@ -28,7 +28,7 @@ from .target import target
 
 
 class Counts(NamedTuple):
-    """The cost for concrete dims; bytes are the compulsory memory traffic: each kernel moves every element that it touches once."""
+    """The cost of a program for concrete dims; bytes are compulsory traffic: each kernel moves every element that it touches once."""
 
     operations: int
     read: int
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
 
 
 class ProgramCost:
-    """The cost of a program: prints as formulas, and can be called with dims for numbers. It is computed lazily."""
+    """The symbolic cost of a program: prints as formulas, and can be called with dims for numbers. It is computed lazily."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -66,7 +66,7 @@ class ProgramCost:
 
     @cached_property
     def _dims(self) -> dict[str, Var]:
-        """The dims that the formulas depend on, by name."""
+        """The dims that the cost formulas depend on, by name."""
         every = (v for one, dims in self._calls for e in one.counts for s in free_vars(e) for v in free_vars(dims.get(s, s)))
         return {v.name: v for v in every}
 

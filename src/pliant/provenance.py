@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Provenance:
-    """The program of an executable, its target, and its compile options."""
+    """What an executable was compiled from: its program, target and compile options."""
 
     def __init__(
         self, make: Callable[[], Program], target: Target, checked: bool = False, decisions: Mapping[str, Any] | None = None
@@ -35,12 +35,12 @@ class Provenance:
 
     @cached_property
     def program(self) -> Program:
-        """The program before compilation."""
+        """The program before compilation; made at the first use."""
         return self._make()
 
     @cached_property
     def cost(self) -> ProgramCost:
-        """The operations and memory traffic of a call."""
+        """The symbolic operations and memory traffic of a call."""
         from .program_cost import ProgramCost
 
         return ProgramCost(self.program)
@@ -61,20 +61,20 @@ class Provenance:
         return run_steps(self.fused, without(steps_after("copy_elision"), ("emit",)))
 
     def save(self, f: Executable, path: str | os.PathLike[str], targets: Sequence[str]) -> None:
-        """Writes the artifact."""
+        """Writes the executable's artifact, a `.pliant` file."""
         from .artifact import save
 
         save(f, self, path, targets)
 
     def profile(self, f: Executable, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
-        """Runs the program and times its kernels."""
+        """Runs the program and measures the time of each kernel."""
         from .report.profile import take_profile
 
         self.profiled = take_profile(f, self, args, named, runs)
         return self.profiled
 
     def report(self, f: Executable, path: str | os.PathLike[str]) -> None:
-        """Writes the HTML report."""
+        """Writes the HTML report of the executable."""
         from .report.page import write_report
 
         write_report(f, self, path)

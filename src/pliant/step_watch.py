@@ -32,7 +32,7 @@ def warn_of_unknown(names: frozenset[str], steps: tuple[str, ...]) -> None:
 
 
 def kernel_passes() -> Sequence[Named]:
-    """Returns the passes that each kernel goes through, in order."""
+    """Returns the passes that each kernel goes through, in order, those of all renderers included."""
     from .loop.lowering import all_passes
     from .lower.schedule_kernels import KERNEL_PASSES
 
@@ -86,7 +86,7 @@ def verify_step(step: Step, before: State, after: State) -> None:
 
 
 def show_step(step: Step, before: State, after: State, elapsed: float) -> None:
-    """Prints the invariant of a step, its time, and the program after it."""
+    """Prints the invariant of a pipeline step, its time, and the program after it, to stderr."""
     changed = before.function is not after.function or before.host is not after.host or before.package is not after.package
     print(f"# {step.name}: {step.holds} ({elapsed * 1e3:.1f} ms){'' if changed else ' (unchanged)'}", file=sys.stderr)
     if before.function is not after.function:

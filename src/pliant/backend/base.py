@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A finished program: its code, and the tables that the numbers in it index."""
+    """A finished program as the backend returns it: its code, and the tables that the numbers in it index."""
 
     blob: Blob
     sites: tuple[Check, ...]  # `error[1]` of a failed check is an index into it
@@ -32,7 +32,7 @@ class Code:
 
 
 class Assembly(Protocol):
-    """One program during code generation. Leaving the context stops compilations that are still running."""
+    """The interface of one program during code generation. Leaving the context stops compilations that are still running."""
 
     def __enter__(self) -> Self: ...
 
@@ -47,7 +47,7 @@ class Assembly(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A compiled program that `pliant.export` writes as files."""
+    """A record of a compiled program that `pliant.export` writes as files."""
 
     name: str  # prefix of the names of files and functions
     target: Target
@@ -57,7 +57,7 @@ class Exported:
 
 
 class Backend(ABC):
-    """Code generation for one kind of target. Backends have no state: the state of one program is in its `Assembly`."""
+    """The base class of code generation for one kind of target. It has no state: that of one program is in its `Assembly`."""
 
     writes_host: ClassVar[bool] = False  # True if files are made from the host program instead of the blob
 

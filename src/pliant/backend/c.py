@@ -39,7 +39,7 @@ class CAssembly:
 
 
 class C(Backend):
-    """C99 source, for machines that another compiler generates code for."""
+    """The backend for C99 source, for machines that another compiler generates code for."""
 
     writes_host = True
 

@@ -15,10 +15,10 @@ SYSTEMS = {"linux": "write_elf", "android": "write_elf", "none": "write_elf", "w
 
 
 class Llvm(Backend):
-    """x86-64, aarch64, riscv64: LLVM emits ELF objects for every operating system, and our own linker joins them."""
+    """The backend for x86-64, aarch64 and riscv64: LLVM emits ELF objects for every operating system, and our own linker joins them."""
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
-        """Return a program that becomes a blob of the form `flat`."""
+        """Return the assembly of a program that becomes a flat blob of machine code."""
         return LlvmAssembly(target, level, link, watch)
 
     def files(self, program: Exported) -> dict[str, bytes]:

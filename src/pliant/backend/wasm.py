@@ -16,7 +16,7 @@ from .llvm_assembly import LlvmAssembly
 
 
 class Wasm(Backend):
-    """wasm32: LLVM emits wasm objects, and our own linker joins them."""
+    """The backend for wasm32: LLVM emits wasm objects, and our own linker joins them."""
 
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """Return a program that becomes a blob of the form `wasm`.
@@ -34,7 +34,7 @@ class Wasm(Backend):
         return LlvmAssembly(target, level, link, watch)
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """Return the module, its description and its constants."""
+        """Return the files of an exported program: the wasm module, its description and its constants."""
         blob, interface = program.package.blob, program.package.interface
         entries = {entry: entry for entry in blob.exports}
         return {f"{program.name}.wasm": blob.code, **data_files(program.name, program.target, interface, program.constants, entries)}

@@ -28,7 +28,7 @@ Rates = dict[str, dict[Cell, list[float]]]  # runtime -> measurement -> tokens/s
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant bench` to the parser."""
     parser.add_argument("model_file", nargs="?", metavar="MODEL.onnx", help="an ONNX model, instead of a language model")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N,N", help="value of a dim of an ONNX model, or several values")
     parser.add_argument("-m", "--model", metavar="MODEL", help="a path, a name from `pliant models list`, or hf:org/repo[:quant]")
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures the model and prints the table."""
+    """Runs `pliant bench`: measures the model and prints the table; returns the exit code."""
     if options.rounds < 1 or not options.seconds > 0:
         raise Usage("--rounds and --seconds are more than 0")
     if options.model_file:

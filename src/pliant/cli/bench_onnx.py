@@ -36,7 +36,7 @@ def dim_sets(options: list[str]) -> list[dict[str, int]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures the model and prints the table."""
+    """Runs `pliant bench` for an ONNX model: measures it and prints the table; returns the exit code."""
     from .bench import _module, _usual_threads, child, numbers
 
     peers = [choose(name.strip(), PEERS, "peer") for name in options.vs.split(",")] if options.vs else []

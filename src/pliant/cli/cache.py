@@ -15,7 +15,7 @@ ACTIONS = ("info", "clear")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant cache` to the parser."""
     parser.add_argument(
         "action", metavar="info | clear", help="info: show the folder, number of entries and size; clear: remove all entries"
     )
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows or clears the caches."""
+    """Runs `pliant cache`: shows or clears the caches; returns the exit code."""
     action = choose(options.action, ACTIONS, "action")
     base = code_cache.folder()
     if base is None:
@@ -48,7 +48,7 @@ def _facts(part: code_cache.Cache | ProgramStore) -> dict[str, Any]:
 
 
 def _line(facts: dict[str, Any]) -> str:
-    """Formats the contents of a cache, or what was removed."""
+    """Returns a line of text about the contents of a cache, or about what was removed from it."""
     where, count = facts["folder"], facts["entries"]
     if "removed" not in facts:
         return f"{where}: {entries(count)}, {in_bytes(facts['bytes'])} of at most {in_bytes(facts['limit_bytes'])}"
@@ -57,5 +57,5 @@ def _line(facts: dict[str, Any]) -> str:
 
 
 def entries(count: int) -> str:
-    """Returns `1 entry`, `7 entries`."""
+    """Returns the number with its noun: `1 entry`, `7 entries`."""
     return f"{count} entr{'y' if count == 1 else 'ies'}"

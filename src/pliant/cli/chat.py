@@ -26,7 +26,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "see
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant chat` to the parser."""
     parser.add_argument(
         "prompt", nargs="?", metavar="PROMPT", help="a question; without it, start a conversation. Text from stdin is put before it"
     )
@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answers the prompt, or starts a conversation."""
+    """Runs `pliant chat`: answers the prompt, or starts a conversation; returns the exit code."""
     settings = _settings(options)
     prompt = _prompt(options.prompt)
     if prompt is None and options.json:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant check` to the parser."""
     parser.add_argument("model", help="an .onnx file")
     add_dims(parser)
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help="a .npy file, an image, random or zeros")
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compares; returns 1 if something differs."""
+    """Runs `pliant check`: compares a model's values with another runtime; returns 1 if something differs."""
     from ..frontends.onnx.compare import compare_nodes, compare_outputs, single_node
     from ..frontends.onnx.inputs import tensor_type
     from ..frontends.onnx.session import Session, interpreted
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compiled(outputs: tuple[Row, ...], off: Row | None) -> list[str]:
-    """Formats the errors of the outputs of the compiled model."""
+    """Returns lines of text about the errors of the compiled model's outputs."""
     lines = [f'compiled, output "{r.value}" is off by {r.error:.2e}' for r in outputs]
     return [*lines, "the interpreter is right, and compiled code is not: --compiled finds the first node"] if off is not None else lines
 

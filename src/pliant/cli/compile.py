@@ -13,7 +13,7 @@ from .model_options import add_dims, add_quantize, read_dims, small_feeds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant compile` to the parser."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     parser.add_argument("-o", "--output", help="file to write (default: next to the model)")
     parser.add_argument("--target", help="additional targets, T or T,T…; `pliant export --help` lists the names")
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles the model and writes the artifact."""
+    """Runs `pliant compile`: compiles the model and writes the artifact; returns the exit code."""
     from ..api import compile, program_of
     from ..target import target as find_target
 

@@ -17,13 +17,13 @@ from .facts import Facts, known_facts, measured
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant doctor` to the parser."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--no-measure", action="store_true", help="skip the performance measurements, which take a second or two")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Collects the facts and prints them."""
+    """Runs `pliant doctor`: collects facts about the installation and prints them; returns the exit code."""
     facts = known_facts()
     if not options.no_measure:
         measured(facts)
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(facts: Facts) -> str:
-    """Formats the facts and problems."""
+    """Returns the facts and problems as text for the terminal."""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
     lines = []
     for name, value in rows(facts.found):
@@ -46,7 +46,7 @@ def text(facts: Facts) -> str:
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns the name and the text of each fact."""
+    """Returns the name and the text of each fact about the installation."""
     python, llvm, machine, threads = found["python"], found["llvmlite"], found["target"], found["threads"]
     cache, rates = found["code_cache"], found["measured"]
     lines = [
@@ -80,7 +80,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def by_threads(rates: dict[str, float], unit: str) -> str:
-    """Returns `98.1 GFLOP/s on 1 thread, 196 GFLOP/s on 2`."""
+    """Returns rates by number of threads as text: `98.1 GFLOP/s on 1 thread, 196 GFLOP/s on 2`."""
     first, *others = rates.items()
     parts = [f"{per_second(first[1], unit)} on {first[0]} thread", *(f"{per_second(rate, unit)} on {count}" for count, rate in others)]
     return ", ".join(parts)

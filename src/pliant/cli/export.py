@@ -12,7 +12,7 @@ from .model_options import add_dims, add_quantize, read_dims
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant export` to the parser."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     parser.add_argument("--target", required=True, help="target machine, a name from the table below")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
@@ -42,7 +42,7 @@ def targets_text() -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles the model and writes the files."""
+    """Runs `pliant export`: compiles the model and writes the files; returns the exit code."""
     from ..api import program_of
     from ..exporting import export
     from ..target import target

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Facts:
-    """The facts, ready for JSON, and the problems as pairs (problem, suggestion)."""
+    """The facts about an installation, ready for JSON, and its problems as pairs (problem, suggestion)."""
 
     found: dict[str, Any] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Facts:
 
 
 def known_facts() -> Facts:
-    """Returns all facts that need no measurement."""
+    """Returns all facts about the installation that need no measurement."""
     facts = Facts()
     facts.found = {
         "pliant": __version__,

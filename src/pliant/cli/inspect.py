@@ -19,14 +19,14 @@ PARTS = ("summary", "program", "layers", "tensors")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant inspect` to the parser."""
     parser.add_argument("file", help="an .onnx, .pliant or .safetensors file")
     parser.add_argument("--show", choices=PARTS, default="summary", help="a summary of the file, or one part in full (default: summary)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows the file."""
+    """Runs `pliant inspect`: prints the contents of a model file; returns the exit code."""
     if Path(options.file).suffix == ".onnx":
         return _inspect_onnx(options)
     if Path(options.file).suffix == ".safetensors":
@@ -57,7 +57,7 @@ def _inspect_onnx(options: argparse.Namespace) -> int:
 
 
 def safetensors_facts(path: str) -> dict[str, Any]:
-    """Returns the contents of a safetensors file, ready for JSON."""
+    """Returns a description of a safetensors file (tensors without data, metadata), ready for JSON."""
     from ..frontends.safetensors import load_safetensors
 
     weights = load_safetensors(path)
@@ -92,7 +92,7 @@ def _json(file: Container, data: bytes) -> Any:
 
 
 def _names(file: Container) -> dict[int, str]:
-    """Returns the name of each tensor in the program."""
+    """Returns the name of each tensor in the program, by its number."""
     by_tensor: dict[int, str] = {}
     for section in file.find("program"):
         names, literals = section.facts.get("names"), section.facts.get("literals")

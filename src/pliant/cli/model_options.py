@@ -19,7 +19,7 @@ from .images import read_picture
 
 
 def add_dims(parser: argparse.ArgumentParser) -> None:
-    """Adds the option `--dim`."""
+    """Adds the option `--dim` to the parser."""
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=VALUE", help="a dim: a value, a range 1..1280, or another dim")
 
 
@@ -41,7 +41,7 @@ def read_dims(options: Sequence[str]) -> dict[str, Any]:
 
 
 def add_quantize(parser: argparse.ArgumentParser) -> None:
-    """Adds the option `--quantize`."""
+    """Adds the option `--quantize` to the parser."""
     parser.add_argument("--quantize", choices=("int8", "int4"), help="quantize weights to 8 or 4 bits, and show the error of the outputs")
 
 
@@ -116,7 +116,7 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
 
 
 def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """Reads an input array from a .npy file or an image."""
+    """Returns an input array read from a .npy file or an image."""
     import numpy as np
 
     if not Path(path).exists():

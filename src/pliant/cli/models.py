@@ -14,7 +14,7 @@ ACTIONS = ("list", "pull", "rm")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant models` to the parser."""
     parser.add_argument("action", metavar="list | pull | rm", help="list: show all models; pull: download one; rm: remove one")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a name from `list`, or hf:org/repo[:quant]")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lists, downloads or removes models."""
+    """Runs `pliant models`: lists, downloads or removes models; returns the exit code."""
     action = choose(options.action, ACTIONS, "action")
     if (action == "list") != (options.name is None):
         raise Usage(f"`pliant models {action}` takes {'no' if action == 'list' else 'one'} name")

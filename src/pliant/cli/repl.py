@@ -28,7 +28,7 @@ A line that ends in \\ continues on the next one; \"\"\" begins and ends a text 
 
 
 class Talk:
-    """A conversation on the terminal."""
+    """A conversation with a language model on the terminal: its state, and its commands."""
 
     def __init__(self, lm: LLM, system: str | None, settings: dict[str, Any], stats: bool) -> None:
         self.session = Session(lm, system, remark)

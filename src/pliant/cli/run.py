@@ -12,7 +12,7 @@ from .model_options import add_dims, add_quantize, feeds, read_dims, read_inputs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's options."""
+    """Adds the options of `pliant run` to the parser."""
     parser.add_argument("model", help="an .onnx or .pliant file")
     add_dims(parser)
     add_quantize(parser)
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the model and prints its outputs and timing."""
+    """Runs `pliant run`: runs the model and prints its outputs and timing; returns the exit code."""
     import numpy as np
 
     from ..api import compile, program_of

@@ -12,7 +12,7 @@ from .memory import Ints
 
 
 class OutOfRange:
-    """Raises the error for an out-of-range access to one buffer at one statement; called with the index and the buffer's shape."""
+    """A callable that raises the error for an out-of-range access to one buffer at one statement, from the index and the buffer's shape."""
 
     __slots__ = ("buffer", "span")
 
@@ -20,7 +20,7 @@ class OutOfRange:
         self.buffer, self.span = buffer, span
 
     def __call__(self, index: Ints, shape: Ints) -> None:
-        """Raises the error."""
+        """Raises the out-of-range error for this index of a buffer of this shape."""
         extra = len(shape) - self.buffer.ndim  # a buffer allocated per lane has the lane axes in front
         index, shape = index[extra:], shape[extra:]
         pairs = enumerate(zip(index, shape, strict=True))
@@ -34,12 +34,12 @@ class OutOfRange:
         )
 
     def of(self, shape: Ints) -> Callable[[Ints], None]:
-        """A function that raises the error for an index, for a known shape."""
+        """Returns a function that raises the error for an index, for a known shape."""
         return lambda index: self(index, shape)
 
 
 def out_of_range(buffer: Buffer, span: Span | None) -> OutOfRange:
-    """The object that raises the error for an access to `buffer` at `span`."""
+    """Returns the callable that raises the error for an access to `buffer` at `span`."""
     return OutOfRange(buffer, span)
 
 

@@ -113,7 +113,7 @@ def _elements(array: Array, t: g.Tensor) -> tuple[int, ...]:
 
 
 def _empty(a: g.Annotation, d: DType, env: Env) -> Array:
-    """Fresh memory for a tensor."""
+    """Returns a new array for a tensor, with undefined contents."""
     return np.empty(d.array_shape([_number(e, env) for e in g.annotation_exprs(a)]), d.array_dtype())
 
 
@@ -139,7 +139,7 @@ def _check_contract(dim: Var, size: int, which: str) -> None:
 
 
 def _number(e: Expr, env: Env) -> int:
-    """The value of a dim expression."""
+    """Returns the value of an expression over dims as an int."""
     return int(evaluate(e, env))
 
 
@@ -151,13 +151,13 @@ def check(require: g.Require, env: Env) -> None:
 
 
 class _Interpreter:
-    """Runs functions."""
+    """Runs graph functions on numpy arrays."""
 
     def __init__(self, libraries: Libraries) -> None:
         self.libraries = libraries
 
     def function(self, f: g.Function, arguments: Sequence[Array]) -> list[Array]:
-        """The results of a function."""
+        """Runs a function on arrays; returns its results."""
         env = bind_dims(f.params, arguments)
         values: dict[g.Value, Array] = dict(zip(f.params, arguments, strict=True))
         self.nodes(f.nodes, values, env)
@@ -177,13 +177,13 @@ class _Interpreter:
                 values[out] = array
 
     def body(self, body: g.Body, arguments: Sequence[Array], values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """The results of a branch or loop body."""
+        """Runs the body of a branch or loop; returns its results."""
         inner = {**values, **dict(zip(body.params, arguments, strict=True))}
         self.nodes(body.nodes, inner, dict(env))
         return [inner[r] for r in body.results]
 
     def node(self, node: g.Node, values: dict[g.Value, Array], env: Env) -> Sequence[Array]:
-        """The results of one node."""
+        """Runs one node; returns its results."""
         match node:
             case g.Const():
                 kind, array = node.outs[0].tensor.dtype, known(node.outs[0].name, node.array)
@@ -212,7 +212,7 @@ class _Interpreter:
         raise InternalError(f"no meaning for {type(node).__name__}")
 
     def op(self, node: g.Op, values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """The results of an operator, by its reference function."""
+        """Runs an operator by its numpy reference; returns its results."""
         defines = node_defines(node)  # dims that the results define have no value yet
         attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
         results = TABLE[node.op].reference([_unpacked(a, values[a]) for a in node.args], attrs)
@@ -224,7 +224,7 @@ class _Interpreter:
         return outputs
 
     def call_loop(self, node: g.CallLoop, values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """The results of a call of a loop program."""
+        """Runs a called loop program by the loop interpreter; returns its results."""
         from ..loop.stmt import Func
         from .loop import run_loop
 
@@ -258,7 +258,7 @@ class _Interpreter:
         return results
 
     def call_library(self, node: g.CallLibrary, values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """The results of a library call, by its stand-in."""
+        """Runs the Python stand-in of a library call; returns its results. Raises if there is none."""
         stand_in = self.libraries.get(node.symbol)
         if stand_in is None:
             raise UnsupportedError(f"the symbol `{node.symbol}` is not known to the interpreter", help="give a stand-in: libraries={…}")
@@ -268,7 +268,7 @@ class _Interpreter:
 
 
 def _attribute(e: Expr, env: Env) -> Any:
-    """The value of a symbolic attribute."""
+    """Returns the value of a symbolic attribute for the current dims."""
     value = evaluate(e, env)
     return int(value) if e.dtype.is_int and e.dtype.bits == 64 else value
 
@@ -282,7 +282,7 @@ def _unpacked(value: g.Value, array: Array) -> Array:
 
 
 def _packed(value: g.Value, array: Array) -> Array:
-    """Elements as memory stores them."""
+    """Returns elements as memory stores them: sub-byte ones packed into bytes."""
     d = value.annotation.dtype if isinstance(value.annotation, g.Tensor) else None
     return array if d is None or d.bits >= 8 else pack(array, d)
 

@@ -23,18 +23,18 @@ LIMIT = 1 << 20  # maximal number of lanes at once, to bound the memory of tempo
 
 
 class Conflict(Exception):
-    """Raised if two lanes write one element, so that their order matters."""
+    """Raised if two lanes write the same element, so that their order would matter."""
 
 
 def chunks(start: int, stop: int, outer: int) -> Iterator[tuple[int, int]]:
-    """The ranges that a loop is cut into, to bound the number of lanes."""
+    """Yields the ranges that a loop is cut into, to bound the number of lanes that run at once."""
     step = max(1, LIMIT // max(1, outer))
     for low in range(start, stop, step):
         yield low, min(low + step, stop)
 
 
 def axis(low: int, high: int, position: int, rank: int) -> np.ndarray[Any, Any]:
-    """The loop variable of each lane, along one axis of the box."""
+    """Returns the loop variable of each lane as an array along axis `position` of the lanes."""
     return np.arange(low, high).reshape(tuple(-1 if d == position else 1 for d in range(rank)))
 
 
@@ -53,13 +53,13 @@ def _inside(memory: Memory, starts: Ints, rows: Rows, extents: Ints) -> bool:
 
 
 def _steps(memory: Memory, rows: Rows, rank: int) -> Ints:
-    """The steps of an affine access in elements, along each axis."""
+    """Returns the distance in elements between neighboring lanes of an affine access, along each axis."""
     strides = memory.strides
     return tuple(sum(row[d] * s for row, s in zip(rows, strides, strict=True)) for d in range(rank))
 
 
 def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
-    """The index arrays of an affine access."""
+    """Returns the index arrays of an affine access, one per dim of the buffer, for all lanes."""
     rank = len(extents)
     axes = [axis(0, n, d, rank) for d, n in enumerate(extents)]
     return tuple(
@@ -68,7 +68,7 @@ def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
 
 
 def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: Mask, fail: Fail) -> Any:
-    """Loads the elements of an affine access."""
+    """Returns the elements that all lanes load by an affine access; a fast path by strided views."""
     if memory.dtype.storage or not _inside(memory, starts, rows, extents):
         return load(memory, _indices(starts, rows, extents), mask, fail)
     rank = len(extents)
@@ -79,7 +79,7 @@ def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: M
 
 
 def load(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> Any:
-    """Loads the elements at index arrays."""
+    """Returns the elements that the lanes load at index arrays; raises if an active lane is out of range."""
     _check(memory, indices, mask, fail)
     if mask is not None:
         if 0 in memory.shape:  # an empty buffer: no lane can be active
@@ -111,7 +111,7 @@ def _disjoint(steps: Ints, extents: Ints) -> bool:
 
 
 def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
-    """Stores the elements of an affine access."""
+    """Stores the values of all lanes by an affine access; a fast path by strided views."""
     steps = _steps(memory, rows, len(extents))
     if memory.dtype.storage or not _inside(memory, starts, rows, extents) or not _disjoint(steps, extents):
         store(memory, _indices(starts, rows, extents), value, extents, mask, fail)
@@ -145,11 +145,11 @@ def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
 
 
 def first_of(chosen: Any, *values: Any) -> list[int]:
-    """The values of the first chosen lane."""
+    """Returns the values that the first chosen lane has."""
     where, *every = np.broadcast_arrays(chosen, *values)
     return [int(v[where][0]) for v in every]
 
 
 def lift(value: Any, rank: int) -> Any:
-    """A value as an array over the box, even if all lanes agree."""
+    """Returns a value as an array over the lanes, even if all lanes agree."""
     return value if isinstance(value, np.ndarray) else np.full((1,) * rank, value)

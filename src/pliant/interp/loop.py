@@ -59,7 +59,7 @@ def run_loop(
 
 
 def _array(buffer: Buffer, argument: Argument) -> np.ndarray[Any, Any]:
-    """The argument, if it is a numpy array; raises an error otherwise."""
+    """Returns the argument if it is a numpy array; raises an error otherwise."""
     if not isinstance(argument, np.ndarray):
         raise ShapeError(f"`{buffer.name}` must be a numpy array, not {type(argument).__name__}")
     return argument
@@ -73,7 +73,7 @@ class Program:
     run: Callable[..., None]
 
     def __call__(self, rng: np.random.Generator, arguments: tuple[Any, ...], dims: Ints, where: Span | None) -> None:
-        """Runs on memories and scalars."""
+        """Runs the program on memories and scalars; errors without a place point at `where`."""
         try:
             values = self._symbols(dims)
             values |= {p.value: a for p, a in zip(self.func.params, arguments, strict=True) if isinstance(p.value, Var)}
@@ -85,7 +85,7 @@ class Program:
         self.run(rng, fitted, dims)
 
     def _symbols(self, dims: Ints) -> dict[Var, Any]:
-        """The values of the symbols; raises an error if they violate the contract."""
+        """Returns the values of the symbols by variable; raises an error if they violate the contract."""
         symbols = self.func.symbols
         if len(symbols) != len(dims):
             names = ", ".join(v.name for v in symbols)
@@ -119,7 +119,7 @@ def _fit(buffer: Buffer, memory: Memory, values: dict[Var, Any]) -> Memory:
 
 @lru_cache(maxsize=512)
 def compiled(func: Func, checked: bool, shuffled: bool, lanes: bool) -> Program:
-    """The Python function of a loop program, compiled once."""
+    """Returns a loop program translated to Python (memoized), with the options of the interpreter."""
     callees = {s.func: compiled(s.func, checked, shuffled, lanes) for s in walk_stmts(func.body) if isinstance(s, Call)}
     code, names = Writer(func, checked, shuffled, lanes, callees).program()
     exec(code, names)  # safe: Writer generates the text from the IR, and no user code gets into it

@@ -23,7 +23,7 @@ POISON = 0xAB  # a byte pattern that is no plausible result
 
 
 class Memory:
-    """A buffer at run time; `array` reads and writes its elements by numpy indexing."""
+    """A buffer of the interpreter at run time; `array` reads and writes its elements by numpy indexing."""
 
     __slots__ = ("array", "bit", "dtype", "keep", "name", "raw", "shape", "strides")
 
@@ -76,7 +76,7 @@ class Memory:
 
 
 class _Widened:
-    """Elements of a byte-sized storage float, as f32."""
+    """An array interface to memory of byte-sized storage floats: elements are read and written as f32."""
 
     __slots__ = ("plain",)
 
@@ -91,7 +91,7 @@ class _Widened:
 
 
 class _Packed:
-    """Elements smaller than a byte, widened to i8, u8 or f32; indices are integers or integer arrays."""
+    """An array interface to memory of sub-byte elements: they are read and written as i8, u8 or f32."""
 
     __slots__ = ("bit", "dtype", "raw", "strides", "table")
 
@@ -108,7 +108,7 @@ class _Packed:
             self.table = codes
 
     def _place(self, index: Any) -> tuple[Any, Any]:
-        """The byte and the shift of an element."""
+        """Returns the byte, and the bit in it, at which an element begins."""
         index = index if isinstance(index, tuple) else (index,)
         bit = sum((i * s for i, s in zip(index, self.strides, strict=True)), 0) * self.dtype.bits + self.bit
         return bit >> 3, bit & 7
@@ -136,13 +136,13 @@ def narrowed(value: Any, to: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _reach(shape: Ints, strides: Ints) -> tuple[int, int]:
-    """The lowest and the highest element that a non-empty box touches."""
+    """Returns the lowest and the highest flat element index that a non-empty box touches."""
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
 
 
 def contiguous(shape: Ints) -> Ints:
-    """Row-major strides, in elements."""
+    """Returns the row-major strides of a shape, in elements."""
     strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
@@ -150,7 +150,7 @@ def contiguous(shape: Ints) -> Ints:
 
 
 def allocate(name: str, dtype: DType, shape: Ints, strides: Ints | None = None) -> Memory:
-    """Fresh, poisoned memory."""
+    """Returns new memory, poisoned with the pattern of undefined contents."""
     if min(shape, default=0) < 0:
         raise Error(f"allocation `{name}` has a negative extent", facts=[f"shape {list(shape)}"])
     strides = contiguous(shape) if strides is None else strides

@@ -19,21 +19,21 @@ from ..sym.expr import Expr, Var, free_vars
 
 @dataclass(slots=True)
 class Inits:
-    """The inits of a program: nests to run before loops, and those that run in the block's instance."""
+    """Where the inits of a program's reductions run: in nests before loops, or inline in an instance of their block."""
 
     before: dict[For, list[Stmt]] = field(default_factory=dict)
     inline: dict[Block, Literal["always", "where_zero"]] = field(default_factory=dict)
 
 
 def place_inits(body: Stmt) -> Inits:
-    """The place where each block's init runs."""
+    """Decides where the init of each reduction block runs, so that it runs once per element."""
     inits = Inits()
     _place(body, [], inits)
     return inits
 
 
 def _place(s: Stmt, path: list[Stmt], inits: Inits) -> None:
-    """Places the inits in `s`; `path` are the loops, ifs and lets around it."""
+    """Decides where the inits in `s` run; `path` are the loops, ifs and lets around it."""
     if isinstance(s, Block):
         if s.init is not None:
             _place_block(s, path, inits)
@@ -48,7 +48,7 @@ def _place(s: Stmt, path: list[Stmt], inits: Inits) -> None:
 
 
 def _place_block(block: Block, path: list[Stmt], inits: Inits) -> None:
-    """Places the init of one block."""
+    """Decides where a block's init runs: in a nest before its outermost reduction loop, or inline; adds that to `inits`."""
     origin = _origins(path)
     reduced = _loops_of((i.value for i in block.iters if i.kind != "S"), origin)
     spatial = _loops_of((i.value for i in block.iters if i.kind == "S"), origin)
@@ -94,7 +94,7 @@ def _entangled(inner: list[Stmt], left_out: set[Var], spatial: set[Var], origin:
 
 
 def _origins(path: list[Stmt]) -> dict[Var, frozenset[Var]]:
-    """The loop variables that each let on the path depends on."""
+    """Returns for each let on the path the loop variables that it depends on."""
     origin: dict[Var, frozenset[Var]] = {}
     for s in path:
         if isinstance(s, Let):
@@ -103,7 +103,7 @@ def _origins(path: list[Stmt]) -> dict[Var, frozenset[Var]]:
 
 
 def _loops_of(values: Iterator[Expr] | list[Expr] | tuple[Expr, ...], origin: dict[Var, frozenset[Var]]) -> set[Var]:
-    """The loop variables that values depend on."""
+    """Returns the loop variables that values depend on, directly or through lets."""
     loops: set[Var] = set()
     for value in values:
         for v in free_vars(value):
@@ -160,5 +160,5 @@ def _reads(e: Expr) -> bool:
 
 
 def loop_depth(s: Stmt) -> int:
-    """The largest number of nested loops in `s`."""
+    """Returns the largest number of nested loops in `s`."""
     return isinstance(s, For) + max((loop_depth(c) for c in children(s)), default=0)

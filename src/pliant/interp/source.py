@@ -44,7 +44,7 @@ _NAMED: dict[str, Callable[[Expr, tuple[Expr, ...]], Expr]] = {
 
 
 def wrap64(value: int) -> int:
-    """An integer wrapped to i64."""
+    """Returns an integer wrapped to the range of i64."""
     return i64.wrap(value)
 
 
@@ -63,7 +63,7 @@ class Writer(Values):
         self.written: set[str] = set()  # the names of the memories that the current nest of lanes writes
 
     def program(self) -> tuple[CodeType, dict[str, Any]]:
-        """The code of `run(rng, arguments, dims)` and the globals that it needs."""
+        """Returns the compiled code of `run(rng, arguments, dims)`, and the globals that it needs."""
         self.line(f"({''.join(self._symbol(v) + ', ' for v in self.func.symbols)}) = dims")
         for n, p in enumerate(self.func.params):
             if isinstance(p.value, Buffer):
@@ -84,18 +84,18 @@ class Writer(Values):
         return compile(source, f"<loop program {self.func.name}>", "exec"), names | self.globals
 
     def _symbol(self, v: Var) -> str:
-        """The name of a symbol; its size is bounded."""
+        """Returns a new Python name for a symbol of the program."""
         name = self.names[v] = self.fresh("s")
         self.bits[name] = SYMBOL_BITS
         return name
 
     def _memory(self, buffer: Buffer) -> str:
-        """A new name for a buffer's memory."""
+        """Returns a new Python name for a buffer's memory."""
         name = self.memories[buffer] = self.fresh("m")
         return name
 
     def _opened(self, buffer: Buffer) -> None:
-        """Writes the names of a buffer's array and extents."""
+        """Writes assignments of a buffer's array and extents to local names."""
         name = self.memories[buffer]
         self.line(f"{name}_a = {name}.array")
         if self.checked and buffer.ndim and buffer not in self.lane_axes:
@@ -199,7 +199,7 @@ class Writer(Values):
         self._opened(s.buffer)
 
     def _layout(self, buffer: Buffer) -> tuple[str, str]:
-        """The shape and strides of a buffer as text."""
+        """Returns the shape and strides of a buffer as Python text."""
         shape = "".join(f"{self.value(e)}, " for e in buffer.shape)
         strides = "".join(f"{self.value(e)}, " for e in buffer.element_strides())
         return f"({shape})", f"({strides})"
@@ -230,7 +230,7 @@ class Writer(Values):
                 self.stmt(s.orelse)
 
     def _under(self, mask: str, s: Stmt) -> None:
-        """Writes a statement under a mask, if any lane is active."""
+        """Writes a statement under a mask of lanes; it is skipped if no lane is active."""
         with self.inside(f"if {mask}.any():"), self.masked(mask):
             self.stmt(s)
 
@@ -291,7 +291,7 @@ class Writer(Values):
             self.stmt(s.body)
 
     def _loop_name(self, s: For, start: str, stop: str) -> str:
-        """A name for a loop variable."""
+        """Returns a new Python name for a loop variable."""
         name = self.names[s.var] = self.fresh("i")
         self.bits[name] = max(self.size(start), self.size(stop))
         return name
@@ -352,7 +352,7 @@ class Writer(Values):
             self._under(self.narrowed(self.temp(f"({start} <= {name}) & ({name} < {stop})", start, stop)), s.body)
 
     def block(self, s: Block) -> None:
-        """Writes an instance of a block."""
+        """Writes an instance of a block: its iterators, its init where it runs inline, and its body."""
         for i in s.iters:
             self.names[i.var] = self.value(i.value)
             if self.extents:
@@ -377,7 +377,7 @@ class Writer(Values):
 
 
 def located(where: Any, make: Callable[..., Memory], *arguments: Any) -> Memory:
-    """The memory that `make` returns; its errors point at `where`."""
+    """Returns the memory that `make` returns; an error of it gets the source position `where`."""
     try:
         return make(*arguments)
     except Error as error:

@@ -29,7 +29,7 @@ _COMPARE = (E.Lt, E.Le, E.Eq, E.Ne)
 
 
 class Values:
-    """Writes the lines that compute expressions; tracks the names of variables, and which of them differ between lanes."""
+    """Writes Python lines that compute expressions; tracks the names of variables, and which of them differ between lanes."""
 
     def __init__(self, checked: bool) -> None:
         self.checked = checked
@@ -58,18 +58,18 @@ class Values:
         self.lines.append("    " * self.depth + text)
 
     def fresh(self, hint: str = "t") -> str:
-        """A new name."""
+        """Returns a new Python name that begins with `hint`."""
         self._count += 1
         return f"{hint}{self._count}"
 
     def keep(self, value: Any, hint: str) -> str:
-        """A global name for a Python object that the code uses."""
+        """Returns a new global name under which the written code finds a Python object."""
         name = self.fresh(hint)
         self.globals[name] = value
         return name
 
     def temp(self, text: str, *operands: str) -> str:
-        """A new name for the value of `text`, which is computed from `operands`."""
+        """Writes an assignment of `text` to a new name, and returns it; it varies between lanes if one of `operands` does."""
         name = self.fresh()
         self.line(f"{name} = {text}")
         if not self.varying.isdisjoint(operands):
@@ -78,7 +78,7 @@ class Values:
 
     @contextmanager
     def inside(self, header: str) -> Iterator[None]:
-        """Indents the lines written inside, under a header."""
+        """Context manager: lines written inside of it are indented under a header."""
         self.line(header)
         self.depth += 1
         saved = dict(self.memo)
@@ -89,18 +89,18 @@ class Values:
 
     @contextmanager
     def masked(self, mask: str | None) -> Iterator[None]:
-        """Writes the lines inside under another mask."""
+        """Context manager: lines written inside of it run under another mask of lanes."""
         saved, self.mask = self.mask, mask
         memo = dict(self.memo)
         yield
         self.mask, self.memo = saved, memo
 
     def narrowed(self, condition: str) -> str:
-        """A name for the current mask combined with `condition`."""
+        """Returns a name for the current mask of lanes combined with `condition`."""
         return condition if self.mask is None else self.temp(f"{self.mask} & {condition}", self.mask, condition)
 
     def box(self) -> str:
-        """The extents of the box of lanes as text."""
+        """Returns the extents of the lanes as Python text."""
         return f"({', '.join(self.extents)},)"
 
     # Expressions.
@@ -113,7 +113,7 @@ class Values:
         return name
 
     def _write(self, e: Expr) -> str:
-        """Writes the lines that compute a node."""
+        """Writes the lines that compute an expression node; returns the name or text of its value."""
         if isinstance(e, Const):
             return self._constant(e)
         if isinstance(e, Var):
@@ -132,7 +132,7 @@ class Values:
         return self._lane_op(e, operands)
 
     def _constant(self, c: Const) -> str:
-        """A literal, or a global name for a numpy constant."""
+        """Returns a literal as Python text, or a global name for a numpy constant."""
         if c.dtype is bool_:
             return str(c.value)
         if c.dtype is i64:
@@ -144,7 +144,7 @@ class Values:
         return self._constants[c]
 
     def _apply(self, e: Expr, operands: list[str]) -> str:
-        """The call that computes a node by the reference semantics."""
+        """Returns the text of a call that computes a node by the reference semantics."""
         return f"apply({self.keep(e, 'n')}, ({', '.join(operands)},))"
 
     def _scalar_op(self, e: Expr, operands: list[str]) -> str:
@@ -167,17 +167,17 @@ class Values:
         return self.temp(self._apply(e, operands))
 
     def size(self, name: str) -> int:
-        """An upper bound of the number of bits of the i64 `name`."""
+        """Returns an upper bound of the number of bits of the i64 value `name`."""
         return self.bits.get(name, 64)
 
     def _sized(self, text: str, bits: int) -> str:
-        """A new name for an i64 with a bound of its bits."""
+        """Writes an assignment of an i64 to a new name, records a bound of its bits, and returns the name."""
         name = self.temp(text)
         self.bits[name] = min(bits, 64)
         return name
 
     def _wrapped(self, text: str, bits: int) -> str:
-        """A new name for an i64, wrapped if it may have more than 63 bits."""
+        """Writes an assignment of an i64 to a new name, wrapped if it may have more than 63 bits, and returns the name."""
         return self._sized(text, bits) if bits <= 63 else self._sized(f"wrap64({text})", 64)
 
     def _integer(self, e: Expr, a: str, b: str) -> str:
@@ -212,7 +212,7 @@ class Values:
         return self.temp(self._apply(e, operands), *operands)
 
     def _expanded(self, e: Call) -> str:
-        """Writes a math function by its definition."""
+        """Writes the computation of a math function by its definition; returns the name of the result."""
         from ..sym.functions import definition
 
         operands = [self.value(a) for a in e.args]
@@ -244,7 +244,7 @@ class Values:
         return self._lifted(self._chosen(result, a, b), a, b)
 
     def _chosen(self, name: str, a: str, b: str) -> str:
-        """Bounds the bits of a select by those of its arms."""
+        """Records the bound of the bits of a select's result, that of its wider arm; returns the name."""
         self.bits[name] = max(self.size(a), self.size(b))
         return name
 
@@ -268,7 +268,7 @@ class Values:
         return self._lifted(result, mask)
 
     def _lifted(self, name: str, *arms: str) -> str:
-        """The name, converted to an array if one of the arms is one."""
+        """Returns the name; its value is converted to an array if one of the arms is one."""
         if not self.varying.isdisjoint(arms):
             self.line(f"{name} = lift({name}, {len(self.extents)})")
             self.varying.add(name)
@@ -370,7 +370,7 @@ class Values:
         return None if value in self.varying else (value, {})
 
     def _joined(self, e: Expr, a: str, left: dict[int, str], b: str, right: dict[int, str]) -> tuple[str, dict[int, str]] | None:
-        """Combines the affine forms of two operands."""
+        """Returns the affine form of an operation from those of its two operands; None if it is not affine."""
         if isinstance(e, E.Mul):
             if left and right:
                 return None

@@ -35,7 +35,7 @@ def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def unread(format: Format, tensor: str = "") -> UnsupportedError:
-    """The error for a type that cannot be decoded."""
+    """Returns the error for a tensor type that cannot be decoded."""
     known = ", ".join(f.name for f in FORMATS.values() if f.known)
     whose = f"tensor `{tensor}` is" if tensor else "a tensor is"
     return UnsupportedError(f"gguf: {whose} of type {format.name}, which is not supported", facts=[f"supported types: {known}"])
@@ -53,7 +53,7 @@ def unpack(packed: Packed, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _bits(part: Bits, blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The bits of one part of the codes: u8[blocks, part.count]."""
+    """Returns the bits of one part of all codes: u8[blocks, part.count]."""
     raw = blocks[:, part.offset : part.offset + part.size].reshape(len(blocks), -1, 1, part.run)
     shifts = (part.shift + part.width * np.arange(part.steps, dtype=np.uint8)).astype(np.uint8).reshape(1, 1, -1, 1)
     mask = np.uint8((1 << part.width) - 1)
@@ -77,7 +77,7 @@ def _values(format: Format, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _times(codes: NDArray[np.float32], factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The codes times the scale of their group."""
+    """Returns the codes times the scale of their group."""
     scale = _factor(factor, blocks)  # [blocks, groups]
     result: NDArray[np.float32] = (scale[..., None] * codes.reshape(*scale.shape, -1)).reshape(codes.shape)
     return result
@@ -91,7 +91,7 @@ def _factor(factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _floats(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Numbers of a plain type as f32, one column each."""
+    """Returns the raw bytes of each block as numbers of a plain type (f16, bf16, i8, …), converted to f32."""
     if name == "bf16":
         return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
     kinds: dict[str, Any] = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}

@@ -16,7 +16,7 @@ BLOCK = 32  # elements of a block in both formats
 
 
 def encode(format: str, weight: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """The bytes of a matrix whose rows are whole blocks."""
+    """Quantizes a matrix whose rows are whole blocks to the bytes of a block format, Q8_0 or Q4_1."""
     if weight.ndim != 2 or weight.shape[1] % BLOCK:
         raise Error(f"a matrix of whole blocks of {BLOCK} is expected, not {weight.shape}")
     blocks = np.ascontiguousarray(weight, np.float32).reshape(len(weight), -1, BLOCK)
@@ -28,14 +28,14 @@ def encode(format: str, weight: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _q8_0(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Blocks as a scale and 32 signed bytes."""
+    """Quantizes blocks to the bytes of Q8_0: an f16 scale and 32 signed bytes."""
     scale = _half(np.abs(blocks).max(axis=-1, keepdims=True) / 127)
     codes = np.clip(np.rint(_over(blocks, scale)), -127, 127).astype(np.int8)
     return np.concatenate([_bytes(scale), codes.view(np.uint8)], axis=-1)
 
 
 def _q4_1(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Blocks as a scale, a minimum and 32 codes of 4 bits."""
+    """Quantizes blocks to the bytes of Q4_1: an f16 scale, an f16 minimum and 32 codes of 4 bits."""
     low, high = blocks.min(axis=-1, keepdims=True), blocks.max(axis=-1, keepdims=True)
     least, scale = _half(low), _half((high - low) / 15)
     codes = np.clip(np.rint(_over(blocks - least.astype(np.float32), scale)), 0, 15).astype(np.uint8)
@@ -44,18 +44,18 @@ def _q4_1(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _half(x: NDArray[np.float32]) -> NDArray[np.float16]:
-    """Floats as f16, clamped to its finite range."""
+    """Returns floats as f16, clamped to its finite range."""
     largest = float(np.finfo(np.float16).max)
     return np.clip(x, -largest, largest).astype(np.float16)
 
 
 def _over(x: NDArray[np.float32], scale: NDArray[np.float16]) -> NDArray[np.float32]:
-    """The quotient, 0 where the scale is 0."""
+    """Returns x / scale, 0 where the scale is 0."""
     wide = scale.astype(np.float32)
     return np.divide(x, wide, out=np.zeros_like(x), where=wide != 0)
 
 
 def _bytes(x: NDArray[np.float16]) -> NDArray[np.uint8]:
-    """The bytes of f16 numbers."""
+    """Returns the bytes of f16 numbers."""
     raw: NDArray[np.uint8] = np.ascontiguousarray(x).view(np.uint8)
     return raw

@@ -30,7 +30,7 @@ from ..support.record import dataclass
 
 
 class Place(NamedTuple):
-    """`width` bits of a byte of the block, from bit `shift` up, and the bit of the number where they go."""
+    """A record of `width` bits of a byte of a block, from bit `shift` up, and of the bit of the number where they go."""
 
     byte: int
     shift: int
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """The position of some bits of the numbers `first .. first + count` of a block."""
+    """A record of where some bits of the numbers `first .. first + count` of a block are: byte offset, width, and order."""
 
     offset: int
     width: int
@@ -52,7 +52,7 @@ class Bits:
     into: int = 0
 
     def place(self, number: int) -> Place:
-        """The position of this part of a number."""
+        """Returns the byte and bit position of these bits of number `number` of the block."""
         j = number - self.first
         byte = self.offset + j // (self.run * self.steps) * self.run + j % self.run
         return Place(byte, self.shift + self.width * (j // self.run % self.steps), self.width, self.into)
@@ -65,7 +65,7 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Small integers: a code means `table[code]`, or `code - bias` if there is no table (two's complement if `signed`)."""
+    """A description of small integers packed in a block: a code means `table[code]`, or `code - bias` without a table."""
 
     count: int
     bits: tuple[Bits, ...]
@@ -75,17 +75,17 @@ class Packed:
 
     @property
     def width(self) -> int:
-        """The number of bits of a code."""
+        """The number of bits of a code, all parts together."""
         return max(part.into + part.width for part in self.bits)
 
     def places(self, number: int) -> list[Place]:
-        """The positions of the bits of a number, low bits first."""
+        """Returns the byte and bit positions of all parts of number `number` of the block, low bits first."""
         return [part.place(number) for part in self.bits if part.first <= number < part.first + part.count]
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A float of the block at byte `offset`, times a small integer for each group of elements if there are `groups`."""
+    """A record of a scale in a block: a float at byte `offset`, times a small integer for each group of elements if there are `groups`."""
 
     offset: int
     groups: Packed | None = None
@@ -94,7 +94,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A tensor type: its number in files, its name, and a block's contents: an `element`, or `codes` and their `scale`."""
+    """A tensor type of model files: its number, its name, and a block's contents: an `element`, or `codes` and their `scale`."""
 
     number: int
     name: str
@@ -113,7 +113,7 @@ class Format:
 
 
 def _plain(number: int, name: str, element: DType) -> Format:
-    """A plain type."""
+    """Returns the format of a tensor type without blocks: one element of a dtype."""
     return Format(number, name, 1, element.itemsize, element=element)
 
 

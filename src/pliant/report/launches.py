@@ -20,7 +20,7 @@ from ..sym.expr import Expr, Var, free_vars, substitute
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel launch by the host program; a copy that the compiler inserted has no node."""
+    """A record of one kernel launch by the host program; a copy that the compiler inserted has no node."""
 
     func: Func  # the kernel as it is compiled
     node: CallLoop | None  # the scheduled call
@@ -28,16 +28,16 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The name of the kernel."""
+        """The name of the launched kernel."""
         return self.func.name
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The user's layers that the kernel computes."""
+        """The user's layers that the kernel computes; empty for a copy."""
         return self.node.origin if self.node is not None else ()
 
     def cost(self, dims: Mapping[Var, int]) -> tuple[int, int] | None:
-        """The floating-point operations and the bytes moved for given dims; None if they depend on other variables."""
+        """Returns the floating-point operations and bytes moved for these dims; None if unknown, or if they depend on other variables."""
         call = self.logical or self.node
         if call is None:
             return None
@@ -61,7 +61,7 @@ def steps(provenance: Provenance, names: Sequence[str] | None = None) -> list[St
 
 
 def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) -> Step:
-    """The step of a call in the host program."""
+    """Returns the record of a kernel call in the host program."""
     return Step(func, node, logical.get(node.outs[0]) if node is not None and node.outs else None)
 
 

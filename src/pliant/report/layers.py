@@ -13,7 +13,7 @@ from ..support.record import dataclass
 
 @dataclass(slots=True)
 class Tree:
-    """A layer: the items directly in it, and its sublayers in order of first use."""
+    """A layer of the model in the report: the items directly in it, and its sublayers in order of first use."""
 
     own: list[int] = field(default_factory=list)
     children: dict[str, Tree] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Tree:
 
 
 def tree_of(items: Sequence[tuple[str, int]]) -> Tree:
-    """Builds the tree from pairs of a path and an item."""
+    """Returns the tree of layers from pairs of a dotted path and an item."""
     root = Tree()
     for path, item in items:
         at = root

@@ -23,7 +23,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 70, 24  # of the picture, and of its ma
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A temporary: its name, offset and size (symbolic), and the first and last step at which it is live."""
+    """A record of a temporary in the report: name, offset and size (symbolic), and the first and last step at which it is live."""
 
     name: str
     offset: Expr
@@ -33,7 +33,7 @@ class Place:
 
 
 def places_of(provenance: Provenance) -> list[Place]:
-    """The temporaries of a program with their places in the memory plan."""
+    """Returns the temporaries of a program with their offsets in the memory plan."""
     host = provenance.lowered.host
     assert host is not None
     views = [s for s in walk_stmts(host.run.body) if isinstance(s, View) and s.source.scope == "workspace"]
@@ -91,11 +91,11 @@ def _box(p: Place, offset: int, size: int, first: int, across: float, up: float)
 
 
 def _mark(share: float, top: int, up: float) -> dict[str, str]:
-    """A horizontal grid line with its label."""
+    """Returns the data of a horizontal grid line with its label, for the template."""
     y = HEIGHT - BOTTOM - share * top * up
     return {"y": f"{y:.1f}", "label_y": f"{max(10.0, y + 4):.1f}", "label": in_bytes(int(share * top))}
 
 
 def _at(e: Expr, dims: Mapping[Var, int]) -> int:
-    """The value of an expression for given dims."""
+    """Returns the value of an expression for given dims."""
     return int(evaluate(e, dict(dims)))

@@ -35,7 +35,7 @@ _COLUMNS = ("ms", "share", "operations", "memory", "of limit")  # of the table o
 
 
 class _Facts(NamedTuple):
-    """The data that the sections of the page are rendered from."""
+    """The data that the sections of the HTML report are rendered from."""
 
     f: Executable
     provenance: Provenance
@@ -48,7 +48,7 @@ class _Facts(NamedTuple):
 
 
 def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
-    """Writes the page to `path`."""
+    """Writes the HTML report of an executable to `path`."""
     profile = provenance.profiled
     launched = steps(provenance, [x.kernel for x in profile.launches] if profile is not None else None)
     numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in launched))}
@@ -62,7 +62,7 @@ def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[
 
 
 def _page(x: _Facts) -> str:
-    """The whole page as HTML."""
+    """Returns the whole report as HTML."""
     tree = tree_of([(s.layers[0] if s.layers else "", i) for i, s in enumerate(x.steps)])
     is_timed = any(t is not None for t in x.times)
     dims = _dims(x)
@@ -106,7 +106,7 @@ def _header(x: _Facts) -> list[tuple[str, str]]:
 
 
 def _layer(x: _Facts, tree: Tree, name: str, depth: int) -> dict[str, Any]:
-    """A layer of the tree with its sublayers and launches; the first three levels are open."""
+    """Returns a layer with its sublayers and launches as a dict for the template; the first three levels are open."""
     every = tree.every()
     is_leaf = len(every) == 1 and not tree.children
     return {

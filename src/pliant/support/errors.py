@@ -20,12 +20,12 @@ from .source import Span
 
 
 def counted(number: int, noun: str) -> str:
-    """The number with its noun: `1 dim`, `2 dims`."""
+    """Returns the number with its noun: `1 dim`, `2 dims`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def is_are(number: int) -> str:
-    """The verb for a number of things."""
+    """Returns the verb for a number of things: "is" for one, else "are"."""
     return "is" if number == 1 else "are"
 
 
@@ -50,11 +50,11 @@ class Error(Exception):
 
     @property
     def where(self) -> Span | None:
-        """The first source location of the error."""
+        """The first source location of the error, or None."""
         return self.places[0][0] if self.places else None
 
     def at(self, where: Span | None, note: str = "") -> Error:
-        """This error, located at `where` unless it has a location already."""
+        """Locates this error at `where` unless it has a location already; returns the error itself."""
         if where is not None and not self.places:
             self.places.append((where, note))
         return self
@@ -69,31 +69,31 @@ class Error(Exception):
 
 
 class ShapeError(Error, ValueError):
-    """A shape, a dtype or a dim that violates the program's contract."""
+    """Raised for a shape, a dtype or a dim that violates the program's contract."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """A valid request that Pliant does not support."""
+    """Raised for a valid request that Pliant does not support."""
 
 
 class ModelFileError(Error, ValueError):
-    """A file (model, cache, artifact) that is broken or hostile."""
+    """Raised for a file (model, cache, artifact) that is broken or hostile."""
 
 
 class ScheduleError(Error):
-    """A schedule primitive that would change the meaning of the program."""
+    """Raised by a schedule primitive that would change the meaning of the program."""
 
 
 class InternalError(Error):
-    """A broken invariant of Pliant itself; please report it."""
+    """Raised if an invariant of Pliant itself is broken; please report it."""
 
     def __str__(self) -> str:
         return super().__str__() + "\nhelp: this is a defect of Pliant, not of your program; please report it with this text"
 
 
 class CancelledError(Error):
-    """A call that was canceled before its end."""
+    """Raised if a call was canceled before its end."""
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """An allocation that the system or the caller's allocator refused."""
+    """Raised if the system or the caller's allocator refused an allocation."""

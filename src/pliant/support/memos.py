@@ -22,13 +22,13 @@ _clears: list[Callable[[], object]] = []  # in the order of registration
 
 
 def when_forgetting(clear: F) -> F:
-    """Registers a function that clears a memo at the end of each compilation."""
+    """Decorator: registers a function that clears a memo at the end of each compilation."""
     _clears.append(clear)
     return clear
 
 
 def remembered(maxsize: int) -> Callable[[F], F]:
-    """Memoizes the latest results of a function of hashable arguments."""
+    """Decorator: memoizes the latest `maxsize` results of a function of hashable arguments, until `forget`."""
 
     def wrap(fn: F) -> F:
         memoized = lru_cache(maxsize=maxsize)(fn)
@@ -39,6 +39,6 @@ def remembered(maxsize: int) -> Callable[[F], F]:
 
 
 def forget() -> None:
-    """Clears all memos."""
+    """Clears all memos, at the end of a compilation."""
     for clear in reversed(_clears):  # in reverse order of registration: memos that others build on are registered first
         clear()

@@ -17,7 +17,7 @@ _BITS = 64  # bits of one number
 
 
 class Stream:
-    """A deterministic stream of random numbers."""
+    """A deterministic stream of random numbers from a seed: the same on every machine."""
 
     __slots__ = ("count", "seed")
 
@@ -26,11 +26,11 @@ class Stream:
         self.count = count
 
     def fork(self, name: str) -> Stream:
-        """An independent substream; it does not depend on the numbers drawn here."""
+        """Returns an independent substream; it does not depend on the numbers drawn here."""
         return Stream(f"{self.seed}/{name}")
 
     def word(self) -> int:
-        """64 random bits."""
+        """Returns the next 64 random bits as an integer."""
         self.count += 1
         digest = hashlib.blake2b(f"{self.seed}:{self.count}".encode(), digest_size=_BITS // 8).digest()
         return int.from_bytes(digest, "little")
@@ -42,15 +42,15 @@ class Stream:
         return self.word() * limit >> _BITS
 
     def uniform(self) -> float:
-        """A uniform number in 0 <= x < 1."""
+        """Returns a uniform random number in 0 <= x < 1."""
         return (self.word() >> 11) / (1 << 53)
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Returns one of the items, at random."""
         return items[self.below(len(items))]
 
     def weighted(self, weights: Sequence[float]) -> int:
-        """A position, with a probability proportional to its weight."""
+        """Returns a random position in the list, with a probability proportional to its weight."""
         point = self.uniform() * sum(weights)
         for n, w in enumerate(weights):
             point -= w

@@ -37,7 +37,7 @@ _OWN = ("__init__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__getst
 
 
 def _make(cls: type, options: dict[str, bool]) -> type:
-    """The class with the methods of a dataclass; a new class if it has slots."""
+    """Returns the class with the methods of a dataclass added; a new class if it has slots."""
     own = inspect.get_annotations(cls)
     if _is_rare(cls, own, options):
         return dataclasses.dataclass(**options)(cls)
@@ -76,7 +76,7 @@ def _is_rare(cls: type, own: dict[str, Any], options: dict[str, bool]) -> bool:
 
 
 def _field(name: str, kind: str, default: Any, kw_only: bool) -> dataclasses.Field[Any]:
-    """The field record of an annotation."""
+    """Returns the `dataclasses.Field` of an annotation."""
     record: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
     if record.default.__class__.__hash__ is None:
         raise ValueError(f"mutable default for field {name} is not allowed: use default_factory")
@@ -88,18 +88,18 @@ def _field(name: str, kind: str, default: Any, kw_only: bool) -> dataclasses.Fie
 
 @functools.cache
 def _params(frozen: bool, eq: bool) -> Any:
-    """The parameter record that the standard decorator attaches."""
+    """Returns the parameter record that the standard decorator would attach to a class."""
     return dataclasses.make_dataclass("Sample", [], frozen=frozen, eq=eq).__dataclass_params__  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _plain_kind() -> Any:
-    """The marker that the standard decorator gives to a regular field."""
+    """Returns the marker that the standard decorator gives to a regular field."""
     return dataclasses.fields(dataclasses.make_dataclass("Sample", ["x"]))[0]._field_type  # type: ignore[attr-defined]
 
 
 class _Attributes:
-    """A class's own attributes behind a dict interface."""
+    """A dict interface to a class's own attributes."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -112,7 +112,7 @@ class _Attributes:
 
 
 def _with_slots(cls: type, body: dict[str, Any], fields: dict[str, Any]) -> type:
-    """The class rebuilt with slots for the fields that no base class has."""
+    """Returns the class rebuilt with slots for the fields that no base class has."""
     taken = {name for base in cls.__mro__[1:-1] for name in getattr(base, "__slots__", ())}
     body["__slots__"] = tuple(name for name in fields if name not in taken)
     slotted = type(cls)(cls.__name__, cls.__bases__, body)
@@ -121,7 +121,7 @@ def _with_slots(cls: type, body: dict[str, Any], fields: dict[str, Any]) -> type
 
 
 def _add_methods(target: Any, cls: type, fields: list[dataclasses.Field[Any]], frozen: bool, eq: bool) -> None:
-    """Adds the methods that the options ask for."""
+    """Adds the dataclass methods that the options ask for to `target`."""
     target["__init__"] = _init(cls, fields, frozen)
     shown, compared = [f.name for f in fields if f.repr], [f.name for f in fields if f.compare]
     if "__repr__" not in cls.__dict__:
@@ -175,7 +175,7 @@ def _init(cls: type, fields: list[dataclasses.Field[Any]], frozen: bool) -> Call
 
 
 def _default_text(f: dataclasses.Field[Any]) -> str:
-    """The default value of a parameter as text."""
+    """Returns the default value of a parameter as text for a signature."""
     if f.default_factory is not dataclasses.MISSING:
         return "=_new"
     return f"=_default_{f.name}" if f.default is not dataclasses.MISSING else ""
@@ -186,7 +186,7 @@ def _repr(names: list[str]) -> Callable[[Any], str]:
 
 
 def _values(names: list[str]) -> Callable[[Any], Any]:
-    """A function from a record to the tuple of these fields."""
+    """Returns a function from a record to the tuple of these fields."""
     if len(names) > 1:
         return operator.attrgetter(*names)
     return (lambda record: (getattr(record, names[0]),)) if names else lambda record: ()

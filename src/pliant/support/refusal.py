@@ -7,6 +7,6 @@ from .record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why something does not apply."""
+    """A result that says why something does not apply: returned in place of a value."""
 
     reason: str

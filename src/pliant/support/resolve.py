@@ -33,7 +33,7 @@ ALLOWED_BUILTINS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A function's syntax tree, the lines of its file, and the names in scope."""
+    """The source of a function: its syntax tree, the lines of its file, and the names in scope."""
 
     file: str
     lines: Sequence[str]  # the lines of the whole file; line 1 is lines[0]
@@ -41,7 +41,7 @@ class Source:
     scope: Mapping[str, object]  # closure, then the enclosing function's locals, then globals, then ALLOWED_BUILTINS
 
     def span(self, node: ast.AST) -> Span:
-        """The location of `node`; only its first line, if it has several."""
+        """Returns the location of `node` in the file; only its first line, if it has several."""
         return span_of(node, self.file, self.lines)
 
     def resolve(self, node: ast.expr) -> object:
@@ -72,7 +72,7 @@ class Source:
 
 
 def span_of(node: ast.AST, file: str, lines: Sequence[str]) -> Span:
-    """The location of `node`, a node of the tree of `lines`."""
+    """Returns the location of `node`, a node of the tree of `lines`, as a Span."""
     at: Any = node
     line = lines[at.lineno - 1].rstrip("\n") if at.lineno <= len(lines) else ""
     start = _characters(line, at.col_offset)
@@ -88,7 +88,7 @@ def _characters(line: str, offset: int) -> int:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The help text `did you mean ...?`, or "" if nothing is close to `name`."""
+    """Returns the help text `did you mean ...?`, or "" if nothing is close to `name`."""
     close = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.7)
     return f"did you mean {' or '.join(f'`{f}`' for f in close)}?" if close else ""
 
@@ -111,7 +111,7 @@ def source_of(fn: Callable[..., Any]) -> Source:
 
 
 def _no_source(code: CodeType) -> Error:
-    """The error for a function without source text."""
+    """Returns the error for a function without source text."""
     where = caller_span()
     return Error(
         f"no source: the text of function `{code.co_name}` cannot be read",
@@ -164,7 +164,7 @@ def closure_of(fn: FunctionType) -> dict[str, object]:
 
 
 def _scope(fn: FunctionType) -> Mapping[str, object]:
-    """The names in scope: closure, enclosing locals, globals, builtins."""
+    """Returns the names in a function's scope: closure, enclosing locals, globals, builtins."""
     return ChainMap(closure_of(fn), _enclosing_locals(fn.__code__), fn.__globals__, ALLOWED_BUILTINS)
 
 

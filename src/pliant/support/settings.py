@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Settings(NamedTuple):
-    """The settings of the compiler."""
+    """The settings of the compiler, from environment variables (`PLIANT_SHOW`, …)."""
 
     show: frozenset[str] = frozenset()
     disable: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Settings(NamedTuple):
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in an environment."""
+    """Returns the settings that an environment's variables give."""
     show, disable = (_names(environment.get(name, "")) for name in ("PLIANT_SHOW", "PLIANT_DISABLE"))
     verify = environment.get("PLIANT_VERIFY", "").strip() not in ("", "0")
     return Settings(show, disable, environment.get("PLIANT_CPU", "").strip(), verify)

@@ -16,7 +16,7 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)  # frames below this fold
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of one line of the user's source."""
+    """A range of characters on one line of the user's source, with the text of the line."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class Span:
 
 
 def caller_span() -> Span | None:
-    """The innermost line of the Python stack that is outside of Pliant."""
+    """Returns the innermost line of the Python stack that is outside of Pliant, or None."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:

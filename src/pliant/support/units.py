@@ -4,17 +4,17 @@ from __future__ import annotations
 
 
 def in_bytes(count: int) -> str:
-    """`32 KiB`, `1.5 MiB`: powers of 1024."""
+    """Returns a number of bytes as text in powers of 1024: `32 KiB`, `1.5 MiB`."""
     return _scaled(count, 1024, ("bytes", "KiB", "MiB", "GiB", "TiB"))
 
 
 def per_second(rate: float, unit: str) -> str:
-    """`28.3 GB/s`: powers of 1000."""
+    """Returns a rate as text in powers of 1000: `28.3 GB/s`."""
     return _scaled(rate, 1000, (f"{unit}/s", f"k{unit}/s", f"M{unit}/s", f"G{unit}/s", f"T{unit}/s"))
 
 
 def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
-    """A number with the largest unit that keeps it at least 1."""
+    """Returns a number as text with the largest unit that keeps it at least 1."""
     for unit in units[:-1]:
         if value < base:
             return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"

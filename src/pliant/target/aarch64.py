@@ -83,7 +83,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target for a CPU of CPUS, or None."""
+    """Returns the target for a name of a 64-bit ARM CPU in CPUS, or None if it is none."""
     match spelled.among(CPUS, FEATURES, IMPLIES):
         case cpu, features:
             return make(spelled.name, cpu.llvm or spelled.cpu, features, cpu.caches, os=spelled.system)

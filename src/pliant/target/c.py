@@ -13,7 +13,7 @@ from .spelling import Row, Spelled, near
 
 
 class Cpu(NamedTuple):
-    """The properties that decide schedules: f32 FMA in one instruction, float registers, pointer size, caches."""
+    """A record of what the scheduler needs to know of a CPU for C code: FMA of f32, float registers, pointer size, caches."""
 
     has_fma: bool
     registers: int
@@ -38,7 +38,7 @@ NAMES = ("c", *(f"c:{cpu}" for cpu in CPUS))
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target for a name that begins with `c`, or None."""
+    """Returns the target for a name of the form `c` or `c:CPU`, or None if it is none."""
     kind, colon, cpu = spelled.base.partition(":")
     if kind != "c":
         return None
@@ -49,7 +49,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, cpu: str = "generic") -> Target:
-    """The target for C code on a CPU of CPUS."""
+    """Returns the target for C code on a CPU of CPUS."""
     facts = CPUS[cpu]
     return Target(
         name=name,

@@ -16,13 +16,13 @@ DECLARED: dict[str, Instruction] = {}  # by name, in the order of declaration
 
 
 def declare(instruction: Instruction) -> None:
-    """Adds an instruction, or replaces the declared one of the same name."""
+    """Adds a user's tensor instruction, or replaces the declared one of the same name."""
     DECLARED.pop(instruction.name, None)  # removed first, so that the latest declaration is last in order and tried first
     DECLARED[instruction.name] = instruction
 
 
 def withdraw(name: str) -> None:
-    """Removes a declared instruction."""
+    """Removes a user's tensor instruction, if it is declared."""
     DECLARED.pop(name, None)
 
 

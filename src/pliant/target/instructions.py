@@ -24,7 +24,7 @@ from .machine import Target
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction: the machines that have it, and its semantics as the text of two loop programs over the same parameters."""
+    """A tensor instruction: the machines that have it, and its semantics as the text of two loop programs over the same parameters."""
 
     name: str
     arch: str
@@ -76,7 +76,7 @@ def _pairs(machine: str, arch: str, needs: tuple[str, ...], lanes: int, lefts: s
 
 
 def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -> Instruction:
-    """A fused multiply-add of vectors."""
+    """Returns the record of a fused multiply-add instruction on vectors."""
     head = f"\n@kernel\ndef f(c: InOut[{dtype}, {lanes}], a: Tensor[{dtype}, 1], b: Tensor[{dtype}, {lanes}]) -> None:\n"
     description = f"""{_HEAD}{head}    for j in grid({lanes}):
         with block("c", "S", j) as vj:
@@ -105,7 +105,7 @@ def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
 
 
 def _table() -> dict[str, Instruction]:
-    """The table of built-in instructions, by name."""
+    """Returns the built-in tensor instructions by name."""
     x86, arm, wasm = "x86_64", "aarch64", "wasm32"
     vnni512 = ("avx512vl", "avx512vnni")
     signs = (("u8", "s8"), ("s8", "u8"), ("s8", "s8"))
@@ -138,7 +138,7 @@ INSTRUCTIONS: dict[str, Instruction] = _table()
 
 
 def instructions_of(target: Target) -> list[Instruction]:
-    """The built-in tensor instructions that a machine has."""
+    """Returns the built-in tensor instructions that a target's CPU has."""
     return [i for i in INSTRUCTIONS.values() if i.is_on(target)]
 
 
@@ -148,10 +148,10 @@ def declared_for(target: Target) -> list[Instruction]:
 
 
 def find_instruction(name: str) -> Instruction | None:
-    """The instruction of that name, built-in or declared; or None."""
+    """Returns the tensor instruction of that name, built-in or declared; or None."""
     return INSTRUCTIONS.get(name) or DECLARED.get(name)
 
 
 def instruction_names() -> list[str]:
-    """The names of all instructions, declared ones first."""
+    """Returns the names of all tensor instructions, declared ones first."""
     return [*DECLARED, *INSTRUCTIONS]

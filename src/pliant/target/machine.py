@@ -18,7 +18,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Bytes of the data caches of one core, and of a cache line; `l3` is shared, 0 if there is none."""
+    """A record of the bytes of one core's data caches, and of a cache line; `l3` is shared, 0 if there is none."""
 
     l1: int
     l2: int
@@ -38,7 +38,7 @@ class Cpu(NamedTuple):
 
     @property
     def caches(self) -> Caches:
-        """The caches in bytes."""
+        """The sizes of the caches in bytes."""
         return Caches(self.l1 << 10, self.l2 << 10, self.l3 << 20)
 
 

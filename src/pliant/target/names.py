@@ -31,7 +31,7 @@ _LATER = {
 
 
 def target(name: str | Target) -> Target:
-    """The target of that name; a `Target` is returned as it is."""
+    """Returns the target of that name; a `Target` is returned as it is. Raises UnsupportedError for an unknown name."""
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):
@@ -47,7 +47,7 @@ def target(name: str | Target) -> Target:
 
 
 def _spelled(name: str) -> Spelled:
-    """The parts of a name; raises an error for an unknown operating system."""
+    """Splits a target name into base, features and operating system; raises an error for an unknown operating system."""
     whole, at, os = name.partition("@")
     base, *features = whole.split("+")
     spelled = Spelled(name, base, tuple(features), os, _HELP)

@@ -23,7 +23,7 @@ NAMES = ("native",)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """This machine, if the name is `native`."""
+    """Returns the target of this machine if the name is `native`, else None."""
     if spelled.base != "native":
         return None
     if spelled.features:
@@ -65,7 +65,7 @@ def detect(cpu: str = "") -> Target:
 
 
 def _features_of(cpu: str, known: Mapping[str, Cpu]) -> tuple[str, ...]:
-    """The features of the CPU that PLIANT_CPU names."""
+    """Returns the features of the CPU that the variable PLIANT_CPU names; raises if it is unknown."""
     if cpu in known:
         return known[cpu].features
     raise UnsupportedError(f"PLIANT_CPU is `{cpu}`, which is no CPU of this architecture", help="it is one of " + ", ".join(known))
@@ -98,7 +98,7 @@ _APPLE_X86_FLAGS = {
 
 
 def _x86_flags() -> set[str]:
-    """The CPU's flags, spelled as in Linux' /proc/cpuinfo."""
+    """Returns this CPU's feature flags, spelled as in Linux' /proc/cpuinfo."""
     if sys.platform == "linux":
         return _proc_cpuinfo("flags")
     if sys.platform == "darwin":
@@ -116,7 +116,7 @@ def _x86_flags() -> set[str]:
 
 
 def _aarch64_features() -> set[str]:
-    """The CPU's features, spelled as LLVM spells them."""
+    """Returns this CPU's features, spelled as LLVM spells them."""
     if sys.platform == "linux":
         flags = _proc_cpuinfo("Features")
         return {aarch64.LINUX_FLAGS.get(f, f) for f in flags} & aarch64.FEATURES
@@ -159,7 +159,7 @@ def _caches(default: Caches) -> Caches:
 
 
 def _linux_caches() -> dict[int, int]:
-    """Bytes of each data cache by level; under 0, bytes of a cache line."""
+    """Returns the bytes of each data cache by level, and under 0 the bytes of a cache line, as Linux tells them."""
     sizes: dict[int, int] = {}
     for index in range(5):
         base = f"/sys/devices/system/cpu/cpu0/cache/index{index}/"
@@ -182,7 +182,7 @@ def _read(path: str) -> str:
 
 
 def _sysctl(name: str, size: int) -> bytes:
-    """The value of macOS' `name`, empty if there is none."""
+    """Returns the value of macOS' system setting `name`, empty if there is none."""
     import ctypes
 
     buffer, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)

@@ -32,7 +32,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target for a CPU of CPUS, or None."""
+    """Returns the target for a name of a RISC-V CPU in CPUS, or None if it is none."""
     if spelled.cpu not in CPUS:
         return None
     if spelled.os not in ("", "linux", "none"):
@@ -44,7 +44,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
-    """The target for LLVM's `cpu` with `features`."""
+    """Returns the target for LLVM's RISC-V `cpu` with `features`."""
     have = frozenset(features)
     wide = 512 if "zvl512b" in have else 256 if "zvl256b" in have else 128
     registers = 32 if "v" in have else 8  # without `v` LLVM splits each vector into four scalars: 32 float registers hold eight vectors

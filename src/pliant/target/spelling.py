@@ -19,7 +19,7 @@ from .machine import Cpu
 
 
 class Row(NamedTuple):
-    """One form of target names: its syntax, examples, its meaning, and the files that `pliant.export` writes."""
+    """A record about one form of target names: its syntax, examples, its meaning, and the files that `pliant.export` writes."""
 
     form: str
     examples: tuple[str, ...]
@@ -32,7 +32,7 @@ CPU_FORM = "[llvm:]CPU"
 
 
 class Spelled(NamedTuple):
-    """A name split into its parts."""
+    """A target name split into its parts: base, features, operating system."""
 
     name: str
     base: str
@@ -47,11 +47,11 @@ class Spelled(NamedTuple):
 
     @property
     def system(self) -> str:
-        """The operating system; by default that of this machine."""
+        """The operating system of the target; by default that of this machine."""
         return self.os or this_os()
 
     def refused(self, what: str, facts: Iterable[str] = (), help: str = "") -> UnsupportedError:
-        """The error for a bad name."""
+        """Returns the error for a target name that is not valid."""
         return UnsupportedError(what, where=caller_span(), facts=list(facts), help=help or self.help)
 
     def alone(self, features: bool = False) -> None:
@@ -94,7 +94,7 @@ def this_os() -> str:
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
-    """The known words that are close to `word`, as a fact for an error."""
+    """Returns the known words that are close to `word` as a list with one fact for an error; empty if none is."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)

@@ -14,7 +14,7 @@ from .machine import Target
 
 
 class Throughput(NamedTuple):
-    """The work of one core per cycle; bytes are those that a cache delivers to the next inner one."""
+    """A record of what one core does per cycle; bytes are those that a cache delivers to the next inner one."""
 
     multiply_adds: float  # vector FMAs
     loads: float  # vector loads
@@ -38,7 +38,7 @@ _WHOLE_UNITS = frozenset(
 
 
 def throughput(target: Target) -> Throughput:
-    """The figures of a target's core."""
+    """Returns the estimated throughput of a target's core."""
     if target.vector_bits >= 512:
         return _WIDE_TWICE if target.tune in _WHOLE_UNITS else _WIDE
     if not target.has_fma or target.kind == "wasm":

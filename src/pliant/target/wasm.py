@@ -20,7 +20,7 @@ ROWS = (Row("wasm", NAMES, "WebAssembly with a 32-bit memory", "one module that 
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target of a name that begins with `wasm`."""
+    """Returns the target for a name of the form `wasm+features`, or None if it is none."""
     if spelled.base != "wasm":
         return None
     spelled.alone(features=True)

@@ -121,7 +121,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """The target for a CPU of CPUS, or None."""
+    """Returns the target for a name of an x86-64 CPU in CPUS, or None if it is none."""
     match spelled.among(CPUS, FEATURES, IMPLIES):
         case cpu, features:
             return make(spelled.name, spelled.cpu, spelled.cpu, features, cpu.caches, os=spelled.system)
@@ -129,7 +129,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def level(number: int) -> frozenset[str]:
-    """The features of the psABI level x86-64-v1 to v4."""
+    """Returns the features of the psABI level x86-64-v1 to v4, by its number."""
     return frozenset((_V1, _V2, _V3, _V4)[number - 1])
 
 

@@ -32,7 +32,7 @@ START = 30.0  # seconds that a child may take beyond the measurement, to start o
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of running a program: seconds of each call, or why there are none."""
+    """The result of timing a program in a child process: seconds of each call, or why there are none."""
 
     status: Status
     times: tuple[float, ...] = ()
@@ -40,12 +40,12 @@ class Measurement:
 
     @property
     def best(self) -> float:
-        """The shortest time; infinite if there is none."""
+        """The shortest time of a call in seconds; infinite if there is none."""
         return min(self.times, default=float("inf"))
 
     @property
     def median(self) -> float:
-        """The median time; infinite if there is none."""
+        """The median time of the calls in seconds; infinite if there is none."""
         return sorted(self.times)[len(self.times) // 2] if self.times else float("inf")
 
 
@@ -114,7 +114,7 @@ def _kind(a: Any) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with this package first on the path."""
+    """Returns the environment for the child process: the parent's, with this package first on the path."""
     home = str(Path(__file__).resolve().parent.parent.parent)
     before = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": home if not before else os.pathsep.join((home, before))}

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def main(given: dict[str, Any]) -> dict[str, float]:
-    """Returns both rates, per second."""
+    """Measures the machine's limits: returns FMA operations and bytes read from memory, per second."""
     from ...machine_peak import fma_rate, read_bandwidth
 
     return {

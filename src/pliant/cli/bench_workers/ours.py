@@ -10,7 +10,7 @@ from .peer_llama_cpp import DECODED, best
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures all prompt and context lengths of the record."""
+    """Measures Pliant on a language model: returns the rates for all prompt and context lengths of the request."""
     from ... import __version__
     from ...frontends.gguf import open_gguf
     from ...llm.engine import Engine

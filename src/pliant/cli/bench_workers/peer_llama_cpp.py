@@ -13,7 +13,7 @@ DECODED = 16  # tokens per timed run: long enough to time well, short enough tha
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures all prompt and context lengths of the record."""
+    """Measures llama.cpp on a language model: returns the rates for all prompt and context lengths of the request."""
     llama_cpp = import_module("llama_cpp")
     room = max([*given["prompts"], *(c + DECODED + 1 for c in given["contexts"])]) + 1
     lm = llama_cpp.Llama(
