@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
-    """A pass over the graph function; not run, nor imported, where fewer than `least` nodes are of its kinds (any, if none is named)."""
+    """Returns a step function that runs a graph pass; it is skipped, and not imported, if fewer than `least` nodes are of its `kinds`."""
     module, name = place.split(":")
 
     def run(s: State) -> State:
@@ -69,13 +69,13 @@ def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], S
 
 
 def _patterns_text() -> str | None:
-    """What compiled code depends on of registered patterns: nothing where nobody has asked for any."""
+    """Returns the text of the library patterns that users registered, for the cache key; None if code cannot be cached because of them."""
     patterns = sys.modules.get("pliant.graph.patterns")
     return "" if patterns is None else patterns.registered_text()
 
 
 def _rules_text() -> str | None:
-    """What compiled code depends on of rules that users declare: nothing where nobody has."""
+    """Returns the text of the schedule rules that users declared, for the cache key; None if code cannot be cached because of them."""
     rules = sys.modules.get("pliant.schedule.library")
     return "" if rules is None else rules.declared_rules_text()
 
@@ -210,7 +210,7 @@ def _emit(s: State) -> State:
 
 
 def _load_package(s: State, machine: Target) -> Package:
-    """The package of `load` as code for a machine.
+    """Compiles the function `load`, which runs when a program is loaded, for a machine; returns its package.
 
     The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
     """
@@ -388,7 +388,7 @@ def steps_after(name: str) -> tuple[Step, ...]:
 
 
 def without(steps: Sequence[Step], names: Collection[str]) -> tuple[Step, ...]:
-    """The steps but those of some names, and those that only prepare one of these."""
+    """Returns the steps except those with these names, and those that only prepare one of them."""
     return tuple(s for s in steps if s.name not in names and s.part_of not in names)
 
 
@@ -400,7 +400,7 @@ def compile_program(
     load_here: bool = False,
     decisions: Mapping[str, Any] | None = None,
 ) -> Package:
-    """The package of a program for a target, from the cache if it is there.
+    """Compiles a program for a target and returns its package; takes it from the code cache if it is there.
 
     With `load_here`, what is computed once from literals is code for this machine: it computes the bits that the target would, because
     the kernels are those that are scheduled for the target.
@@ -459,7 +459,7 @@ def _refuse_addresses(program: Program) -> None:
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:
-    """The names of `PLIANT_DISABLE`, which must be those of optional steps, or `plan`."""
+    """Returns the step names in `PLIANT_DISABLE`; raises if one is not the name of an optional step, or `plan`."""
     optional = {s.name for s in STEPS if s.optional} | {"plan"}
     for name in sorted(names - optional):
         raise Error(f"PLIANT_DISABLE: there is no optimization `{name}`", facts=["there are: " + ", ".join(sorted(optional))])

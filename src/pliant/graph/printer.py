@@ -259,7 +259,7 @@ class _Printer:
         return [f"{f.name}={self.attr(getattr(attrs, f.name), f.name in typed)}" for f in fields(attrs)]
 
     def attr(self, value: Any, typed: bool = False) -> str:
-        """One attribute in Python syntax."""
+        """Returns one attribute of an operator in Python syntax."""
         if isinstance(value, Expr):
             return self.expr(value) if typed else self.dim(value)
         if isinstance(value, tuple):
@@ -279,7 +279,7 @@ class _Printer:
         return f"ops.constant({_items_text(items, dtype)}, dtype={_dtype_text(dtype)})"
 
     def _if(self, node: g.If, indent: str, f: g.Function) -> list[str]:
-        """The lines of an `If`."""
+        """Returns the lines of an `If`, as Python's `if` and `else`."""
         outs = self.names(node.outs)
         lines = [f"{indent}if {self.name(node.cond)}:"]
         lines += self._body(node.then, indent + "    ", f, outs)
@@ -294,7 +294,7 @@ class _Printer:
         return lines or [f"{indent}pass"]
 
     def _while(self, node: g.While, indent: str, f: g.Function) -> list[str]:
-        """The lines of a `While`, in the general form with `break`."""
+        """Returns the lines of a `While`, in the general form with `break`."""
         outs = self.names(node.outs)
         for params in (node.cond.params, node.body.params):
             self.values.update({p: self.values[o] for p, o in zip(params, node.outs, strict=True)})

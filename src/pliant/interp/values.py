@@ -298,7 +298,7 @@ class Values:
     # Memory.
 
     def fail(self, buffer: Buffer) -> str:
-        """A global name for the object that raises the error for an out-of-range access to `buffer` at the current statement."""
+        """Returns a global name for the object that raises the error of an out-of-range access to `buffer` at the current statement."""
         key = (buffer, self.span)
         if key not in self._fails:
             from .faults import out_of_range

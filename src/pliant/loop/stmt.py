@@ -300,7 +300,7 @@ class Func:
         return tuple(symbols)
 
     def role(self, buffer: Buffer) -> Role:
-        """The role of a buffer parameter."""
+        """Returns the role of a buffer parameter: "in", "out" or "inout"."""
         return next(p.role for p in self.params if p.value is buffer)
 
     def with_(self, **changes: Any) -> Func:
@@ -323,7 +323,7 @@ def is_instruction(s: Stmt) -> bool:
 
 
 def without_mark(loop: For) -> For:
-    """The loop without the mark that a tensor instruction performs it."""
+    """Returns the loop without the annotation that a tensor instruction performs it."""
     return loop.with_(annotations={k: v for k, v in loop.annotations.items() if k != INSTRUCTION})
 
 
@@ -436,11 +436,11 @@ class Replacer:
     _memo: dict[Expr, Expr] = field(default_factory=dict)
 
     def expr(self, e: Expr) -> Expr:
-        """`e` with everything replaced."""
+        """Returns `e` with variables, buffers and loads replaced."""
         return rewrite(e, self._leaf, self._memo)
 
     def _leaf(self, e: Expr) -> Expr | None:
-        """The replacement of a variable or load; None for other nodes."""
+        """Returns the replacement of a variable or load; None for other nodes."""
         if isinstance(e, Var):
             return self.vars.get(e, e)
         if isinstance(e, Load):
@@ -450,15 +450,15 @@ class Replacer:
         return None
 
     def target(self, e: Load) -> Load:
-        """The target of a write, replaced."""
+        """Returns the element that a store or reduction writes, with its buffer and indices replaced."""
         return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for i in e.indices))
 
     def region(self, r: Region) -> Region:
-        """A region with everything replaced."""
+        """Returns a region with its buffer, starts and extents replaced."""
         return Region(self.buffers.get(r.buffer, r.buffer), tuple(self.expr(e) for e in r.starts), tuple(self.expr(e) for e in r.extents))
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with everything replaced."""
+        """Returns `s` with variables, buffers and loads replaced everywhere in it."""
         s = map_children(s, self.stmt)
         b = self.buffers
         match s:
@@ -497,5 +497,5 @@ class Replacer:
 
 
 def zero() -> Expr:
-    """The index 0."""
+    """Returns the i64 literal 0, an index."""
     return Const(0, i64)

@@ -203,7 +203,7 @@ class _Verifier(ScopeVerifier):
             )
 
     def facts(self) -> Facts:
-        """What is known of the variables around a block's loops: the iterators and loops of the blocks around it."""
+        """Returns the facts about the variables around a block's loops: the iterators and loops of the blocks around it."""
         from ..sym.facts import EMPTY
 
         facts = EMPTY

@@ -53,7 +53,7 @@ def typical(symbols: Sequence[Var]) -> dict[Var, int]:
 
 
 def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
-    """The memory plan as SVG: x is time, y is the address; the line is the number of live bytes."""
+    """Returns the memory plan as SVG: x is time, y is the address; the line is the number of live bytes."""
     known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
     boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
     top = max((offset + size for _, offset, size in boxes), default=0)
@@ -79,7 +79,7 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
 
 
 def _box(p: Place, offset: int, size: int, first: int, across: float, up: float) -> dict[str, object]:
-    """The rectangle of a temporary; its hue is a hash of its name, so it is the same in every report."""
+    """Returns the data of a temporary's rectangle; its hue is a hash of its name, so it is the same in every report."""
     return {
         "x": f"{LEFT + (p.first - first) * across:.1f}",
         "y": f"{HEIGHT - BOTTOM - (offset + size) * up:.1f}",

@@ -82,7 +82,7 @@ def _page(x: _Facts) -> str:
 
 
 def _header(x: _Facts) -> list[tuple[str, str]]:
-    """The entries of the header: interface, target, sizes, and the profiled run if there is one."""
+    """Returns the entries of the report's header: interface, target, sizes, and the profiled run if there is one."""
     f, p = x.f, x.profile
     constants = sum(c.size for c in f.interface.constants)
     facts = [
@@ -125,7 +125,7 @@ def _count(which: Sequence[int]) -> str:
 
 
 def _share(x: _Facts, which: Sequence[int]) -> dict[str, str] | None:
-    """The time of launches and its share of the time in kernels; None without a profile."""
+    """Returns the time of launches and its share of all kernel time, as texts; None without a profile."""
     times = [t for i in which if (t := x.times[i]) is not None]
     if not times or not x.total:
         return None
@@ -141,14 +141,14 @@ def _kernel(x: _Facts, func: Func) -> dict[str, Any]:
 
 
 def _launch_row(x: _Facts, i: int, is_timed: bool) -> dict[str, Any]:
-    """A row of the table of launches."""
+    """Returns a row of the table of launches as a dict for the template."""
     step, t = x.steps[i], x.times[i]
     cells = (_timed(t, x) if t is not None else [""] * len(_COLUMNS)) if is_timed else []
     return {"number": i, "kernel": _kernel(x, step.func), "layers": ", ".join(step.layers), "cells": cells}
 
 
 def _timed(t: Launch, x: _Facts) -> list[str]:
-    """The cells with times and rates of a profiled launch."""
+    """Returns the cells with times and rates of a profiled launch, as texts."""
     assert x.profile is not None and x.machine is not None
     shown = [f"{t.duration / 1e6:.3f}", f"{t.duration / max(1, x.profile.wall):.1%}"]
     limit = t.of_limit(x.machine)
@@ -163,7 +163,7 @@ def _timed(t: Launch, x: _Facts) -> list[str]:
 
 
 def _kernels(x: _Facts) -> list[dict[str, Any]]:
-    """The kernels, those that take the most time first."""
+    """Returns the kernels as dicts for the template; those that take the most time come first."""
     code = assembly(x.provenance)
     spent = dict.fromkeys(x.numbers, 0)
     for step, t in zip(x.steps, x.times, strict=True):
@@ -173,7 +173,7 @@ def _kernels(x: _Facts) -> list[dict[str, Any]]:
 
 
 def _kernel_entry(x: _Facts, func: Func, code: str) -> dict[str, Any]:
-    """A kernel with its logical program, its scheduled program and its assembly."""
+    """Returns a kernel with its logical program, scheduled program and assembly, as a dict for the template."""
     which = [i for i, s in enumerate(x.steps) if s.func is func]
     logical = next((s.logical for i in which if (s := x.steps[i]).logical is not None), None)
     programs = [("what it computes", print_func(func_of(logical.callee)))] if logical is not None else []

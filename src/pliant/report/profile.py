@@ -140,7 +140,7 @@ def _described(f: Executable, provenance: Provenance, events: Sequence[tuple[int
 
 
 def _variables(provenance: Provenance) -> Sequence[Any]:
-    """The symbolic dims of a program."""
+    """Returns the symbolic dims of a program, in the order of its interface."""
     host = provenance.lowered.host
     assert host is not None
     return host.layout.symbols
@@ -150,7 +150,7 @@ def _variables(provenance: Provenance) -> Sequence[Any]:
 
 
 def _events(p: Profile) -> list[dict[str, Any]]:
-    """The trace events of a profile, in Chrome's trace format."""
+    """Returns the trace events of a profile, in Chrome's trace format."""
 
     def event(name: str, begin: int, duration: int, track: int, **facts: Any) -> dict[str, Any]:
         return {"name": name, "ph": "X", "ts": begin / 1e3, "dur": duration / 1e3, "pid": 1, "tid": track, "args": facts}
@@ -203,7 +203,7 @@ def _table(p: Profile, machine: Limits) -> str:
 
 
 def _row(found: Sequence[Launch], wall: int, machine: Limits) -> tuple[str, str, str, str, str]:
-    """The cells of a kernel's row: time, share, operations, bandwidth and share of the roofline."""
+    """Returns the cells of a kernel's row as texts: time, share, operations, bandwidth and share of the roofline."""
     time_ = sum(x.duration for x in found)
     seconds = max(1, time_) * 1e-9
     shown = f"{time_ / 1e6:.3f}", f"{time_ / max(1, wall):.1%}"

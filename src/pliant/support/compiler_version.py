@@ -12,7 +12,7 @@ SOURCES = (".py", ".h", ".ll")  # files that generated code depends on
 
 @functools.cache
 def compiler_version() -> str:
-    """A hash over the sizes and modification times of the compiler's source files.
+    """Returns a hash over the sizes and modification times of the compiler's source files; part of the cache key.
 
     Editing a file changes the version, so that a cache never returns code of an older compiler. Hashing the contents would take ten times
     as long, at every start.

@@ -18,7 +18,7 @@ from .spec import strides as strides_word
 
 
 def read_annotation(parser: ExprParser, node: ast.expr) -> object:
-    """The value of the annotation `node`; raises an error for a subscript of something that is not a marker."""
+    """Parses an annotation of a parameter and returns its value; raises for a subscript of something that is not a marker."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return read_annotation(parser, _quoted(parser, node, node.value))
     if isinstance(node, ast.Subscript):

@@ -52,7 +52,7 @@ _HEAD = "from pliant import InOut, Tensor, block, cast, f32, f64, fma, grid, i16
 def _dot(
     name: str, arch: str, needs: tuple[str, ...], lanes: int, left: str, right: str, group: int, low: bool = False, widened: str = ""
 ) -> Instruction:
-    """`lanes` sums of `group` products; with `low` the left factors have seven bits, which the program must show by `& 127`."""
+    """Returns the record of a dot-product instruction: `lanes` sums of `group` products; with `low` the left factors have seven bits."""
     factor = "(a[{}] & 127)" if low else "a[{}]"
     head = f"\n@kernel\ndef f(c: InOut[i32, {lanes}], a: Tensor[{left}, {group}], b: Tensor[{right}, {lanes}, {group}]) -> None:\n"
     description = f"""{_HEAD}{head}    for j, k in grid({lanes}, {group}):
@@ -87,7 +87,7 @@ def _fma(name: str, arch: str, needs: tuple[str, ...], dtype: str, lanes: int) -
 
 
 def _mmla(left: str, right: str, intrinsic: str, in_c: str) -> Instruction:
-    """A 2x8 by 8x2 product of bytes, with the right-hand side stored by columns (Arm's I8MM)."""
+    """Returns the record of Arm's I8MM instruction: a 2x8 by 8x2 product of bytes, with the right-hand side stored by columns."""
     head = f"\n@kernel\ndef f(c: InOut[i32, 2, 2], a: Tensor[{_T[left]}, 2, 8], b: Tensor[{_T[right]}, 2, 8]) -> None:\n"
     description = f"""{_HEAD}{head}    for i, j, k in grid(2, 2, 8):
         with block("c", "SSR", i, j, k) as (vi, vj, vk):

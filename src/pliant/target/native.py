@@ -176,7 +176,7 @@ def _linux_caches() -> dict[int, int]:
 
 
 def _read(path: str) -> str:
-    """The text of a small file."""
+    """Returns the text of a small file, without white space at its ends."""
     with open(path, encoding="ascii") as file:
         return file.read().strip()
 

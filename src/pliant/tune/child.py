@@ -38,7 +38,7 @@ def _no_core_file() -> None:
 
 
 def _run(request: bytes) -> list[float]:
-    """The times of repeated calls, after a first one to warm up."""
+    """Returns the seconds of repeated calls of the program, after a first one to warm up."""
     import numpy as np
 
     from ..runtime.executable import Executable

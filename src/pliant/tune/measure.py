@@ -83,7 +83,7 @@ def measure(
 
 
 def encode(package: Package, arguments: Sequence[Any], constants: Sequence[Any], seconds: float, threads: int) -> bytes:
-    """The request: the length of a JSON header, the header, and then the bytes that it announces."""
+    """Returns the request to the child process as bytes: the length of a JSON header, the header, and the bytes that it announces."""
     import numpy as np
 
     fixed = [np.ascontiguousarray(c) for c in constants]

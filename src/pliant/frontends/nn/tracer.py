@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _two(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The methods for a binary operator and for its reflected form (operands swapped)."""
+    """Returns the methods for a binary Python operator and for its reflected form (operands swapped), by the operator of `ops`."""
     return lambda a, b: getattr(ops, name)(a, b), lambda a, b: getattr(ops, name)(b, a)
 
 
@@ -136,7 +136,7 @@ class Tracer(Builder):
 
     @contextmanager
     def inside(self, module: Module) -> Iterator[None]:
-        """A context in which emitted nodes have the path of `module` as their origin."""
+        """Context manager: nodes that are emitted inside of it have the path of `module` as their origin."""
         before, path = self.origin, self._paths.get(id(module))
         self.origin = before if path is None else (path,) if path else ()
         try:

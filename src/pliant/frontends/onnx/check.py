@@ -55,7 +55,7 @@ def check_node(site: NodeContext) -> None:
 
 
 def check_form(site: Checked) -> None:
-    """The checks that need no data types: numbers of inputs and outputs, and attributes."""
+    """Raises if a node has a wrong number of inputs or outputs, or wrong attributes; data types are not checked."""
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None:
         if not site.domain and site.op not in OUTSIDE:

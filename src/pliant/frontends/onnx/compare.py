@@ -88,7 +88,7 @@ def _error(ours: Any, theirs: Any) -> float:
 
 
 def single_node(model: Model, value: str, values: Mapping[str, Any]) -> Any:
-    """A model with only the node that computes `value`, and its inputs as initializers."""
+    """Returns an ONNX model with only the node that computes `value`, and its inputs as initializers."""
     onnx = load_onnx()
     node = next(n for n in model.proto.graph.node if value in n.output)
     weights = {t.name: t for t in model.proto.graph.initializer}

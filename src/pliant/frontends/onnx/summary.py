@@ -19,7 +19,7 @@ from .reader import domain_of, read_model, walk
 
 
 def onnx_facts(path: str) -> dict[str, Any]:
-    """The summary as JSON-compatible data; `problem` is the error if the model cannot be imported, else empty."""
+    """Returns a summary of an ONNX file as data for JSON; `problem` is the error if the model cannot be imported, else empty."""
     model = read_model(path)
     operators = Counter(f"{d}.{n.op_type}" if (d := domain_of(n.domain)) else n.op_type for _, n in walk(model.proto))
     facts: dict[str, Any] = {
@@ -77,7 +77,7 @@ def _samples(function: Function) -> list[dict[str, int]]:
 
 
 def _at(total: Expr, dims: dict[str, int]) -> int | None:
-    """The value of the formula for these dims; None if it has data-dependent variables."""
+    """Returns the value of a formula for these dims; None if it has data-dependent variables."""
     values = {v: dims[v.name] for v in free_vars(total) if v.name in dims}
     return exact(total, values) if len(values) == len(free_vars(total)) else None
 

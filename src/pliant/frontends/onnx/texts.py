@@ -117,7 +117,7 @@ class Staged:
         return [self._value(o.name, values) for o in self.model.proto.graph.output]
 
     def _given(self, name: str, value: Any) -> Any:
-        """An input in the form that stages take: strings are converted, and their shape is checked."""
+        """Returns an input of the model in the form that stages take: strings are converted, and their shape is checked."""
         if self._inputs[name].type.tensor_type.elem_type != STRING:
             return value
         texts, dims = as_texts(value, f'input "{name}"'), self._inputs[name].type.tensor_type.shape.dim

@@ -77,7 +77,7 @@ def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bo
 
 
 def _read_as(name: str, stage: str, dtype: DType, shape: tuple[Expr, ...]) -> Stage:
-    """A result stage: the elements of an earlier stage, cast to the dtype of the result."""
+    """Returns a result stage that copies the elements of an earlier stage, cast to the dtype of the result."""
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
         result = read(stage, *i)

@@ -98,7 +98,7 @@ def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _last_part(value: Value, axis: int, start: Expr, stop: Expr) -> Any:
-    """The part from `start` to the end of the axis, whose extent is checked to be `stop`."""
+    """Emits the slice from `start` to the end of the axis, whose extent is checked to be `stop`."""
     shape = _shape(value)
     if decide(Eq(shape[axis], stop)):
         return cut(value, axis, start, stop)

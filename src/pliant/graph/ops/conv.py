@@ -103,7 +103,7 @@ def _deduce_conv(d: Deduction, attrs: ConvAttrs) -> tuple[Annotation, ...]:
 
 
 def _with_bias(args: tuple[Tensor, ...], out: Tensor, total: Stage) -> tuple[Stage, ...]:
-    """The sum, followed by a stage that adds the bias and casts, if there is either to do."""
+    """Returns the stages of a convolution: the sum, and a stage that adds the bias and casts, if there is either to do."""
     if len(args) == 2 and total.dtype is out.dtype:
         return (total,)
 

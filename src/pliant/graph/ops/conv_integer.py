@@ -57,7 +57,7 @@ def conv_integer(
 
 
 def conv_integer_last(x: Any, weight: Any, x_zero: Any, weight_zero: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    """As `conv_integer`, for `x` (n, …, c), with the channels of the result last; the extents of the kernel must be numbers.
+    """As `conv_integer`, but for `x` with channels last, (n, …, c), and a result of that layout; kernel extents must be numbers.
 
     Codes are moved into the ranges that dot-product instructions take: u8 on the left, i8 on the right.
     """
@@ -90,7 +90,7 @@ def _by_group(zero: Value, groups: int, each: Expr) -> Any:
 
 
 def _depthwise(a: Value, b: Value, x_zero: Any, weight_zero: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """A convolution whose groups are single channels; the contribution of the zero point of `x` is subtracted from each whole sum."""
+    """Emits an integer convolution whose groups are single channels; the part of the zero point of `x` is subtracted from each sum."""
     outs, _, *kernel = tensor_of(b.annotation).shape
     rank = len(kernel)
     short: Any = i16

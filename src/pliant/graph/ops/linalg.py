@@ -76,7 +76,7 @@ def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation,
 def _contract(
     out: Tensor, extent: Expr, factors: Callable[..., tuple[Expr, Expr]], finish: Callable[..., Expr] | None
 ) -> tuple[Stage, ...]:
-    """A sum of products in the accumulator's dtype, followed by `finish` and a cast if they are needed."""
+    """Returns the stages of a sum of products in the accumulator's dtype, followed by `finish` and a cast if they are needed."""
     wide = accumulator(out.dtype)
 
     def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:

@@ -162,7 +162,7 @@ def _stages(rule: _Rule) -> Callable[..., tuple[Stage, ...]]:
 
 
 def _reference(fn: Callable[..., Any]) -> Reference:
-    """A reference that calls a function of numpy in the accumulator's dtype, with axes, keepdims and attributes."""
+    """Returns a numpy reference that calls `fn` in the accumulator's dtype, with axes, keepdims and attributes."""
 
     def reference(args: Sequence[Array], attrs: Any) -> list[Array]:
         x = args[0]

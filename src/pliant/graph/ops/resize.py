@@ -229,7 +229,7 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: ResizeAtt
         return result if result.dtype is x.dtype else Cast(x.dtype, result)
 
     def tables(k: int) -> tuple[Stage, Stage]:
-        """The source coordinates along dim k: they are the same for all other dims, so divisions are done once for each k."""
+        """Returns two stages with the source coordinates along dim k; they are equal for all other dims, so division is done once per k."""
         size = (out.shape[k],)
         return (
             Stage(f"whole{k}", i64, size, lambda i, r, read: whole(k, i[0])),

@@ -56,7 +56,7 @@ def _same_updates(d: Deduction, k: int, reduction: str) -> Tensor:
 
 
 def _updated(x: Tensor) -> Tensor:
-    """The annotation of the result: state stays state, a tensor is a new tensor."""
+    """Returns the annotation of the result: state stays state, a tensor is a new tensor."""
     return x if x.state else Tensor(x.dtype, x.shape)
 
 

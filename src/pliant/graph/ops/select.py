@@ -244,7 +244,7 @@ def compress(op: OpCall, x: T, condition: Any, axis: int | None = None, count: A
 
 
 def _known(max_output: Any, value: Value, boxes: Tensor) -> Expr:
-    """The bound on the number of boxes for a class that is known at compile time."""
+    """Returns the compile-time bound on the number of boxes that are kept for a class."""
     if isinstance(max_output, int):
         return const(max(max_output, 0))
     known = value.annotation.value if isinstance(value.annotation, Scalar) else None

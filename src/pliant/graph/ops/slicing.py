@@ -144,7 +144,7 @@ def _wide(value: Any) -> Any:
 
 
 def _cut(value: Value, axis: int, start: Any, stop: Any, step: int, count: Any) -> Any:
-    """A slice whose bounds are clamped at run time; its extent and its start become dims."""
+    """Emits a slice whose bounds are clamped at run time; its extent and its start become new dims."""
     n = tensor_of(value.annotation).shape[axis]
     low, high = (const(0), n) if step > 0 else (const(-1), simplify(n - 1))
 

@@ -98,7 +98,7 @@ class _Combining(Rewriter):
         return True
 
     def one_row(self, rows: Sequence[Value]) -> Value:
-        """One literal with the concatenated biases; a concat operator would be fused into the matmul and run every time."""
+        """Emits one literal with the concatenated biases: a concat operator would be fused into the matmul and run every time."""
         array = np.concatenate([self.literals[v].array for v in rows])
         out = Value(self.name(rows[0].name), Tensor(rows[0].tensor.dtype, (const(len(array)),)))
         self._append(replace(self.literals[rows[0]], outs=(out,), array=array))

@@ -155,7 +155,7 @@ class _Products(Rewriter):
 
 
 def _scaled(total: Any, x: _Codes, w: _Codes, bias: Value | None) -> Any:
-    """The real values of integer sums (channels last): scaled, with the bias added."""
+    """Returns the real values of integer sums (channels last): multiplied by the scales, with the bias added."""
     real = ops.mul(ops.cast(total, f32), ops.mul(x.scale, w.scale))
     return real if bias is None else ops.add(real, bias)
 

@@ -46,7 +46,7 @@ def simplify(function: Function) -> Function:
 
 
 def _apply(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """The replacement by the first rule that matches; rules see operators with one tensor result only."""
+    """Returns the replacement of a node by the first rule that matches, or None; rules see operators with one tensor result only."""
     if not isinstance(node, Op) or len(node.outs) != 1 or isinstance(node.outs[0].annotation, Scalar):
         return None
     for rule in _rules_of(node.op):

@@ -83,7 +83,7 @@ class _Ownership:
                 self._visit(inner, found)
 
     def _stretch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Stretch | None:
-        """The stretch that an access lies in, or None if it cannot be proved to be the iteration's own."""
+        """Returns the stretch of elements that an access is in, or None if it is not provably the iteration's own."""
         place = self._place(buffer, indices)
         var = self.loop.var
         if place is None:

@@ -37,7 +37,7 @@ from .written import Track, for_all, new_track, reach
 
 
 def add_checks(func: S.Func) -> S.Func:
-    """The program with checks; its workspace grows by the shadow memory, which `lift_workspace` treats like any other buffer."""
+    """Returns the program with run-time checks of indices, arithmetic, reads of undefined memory, and races; it needs shadow memory."""
     return func.with_(body=_Checks(func).function())
 
 
@@ -96,14 +96,14 @@ class _Checks(ExprChecks):
         return checked
 
     def inner(self, s: S.Stmt) -> S.Stmt:
-        """A nested statement with its checks; ranges learned in it are dropped at its end."""
+        """Returns a nested statement with its checks; ranges learned in it are dropped at its end."""
         facts = self.facts
         checked = S.seq(*self.stmts(s))
         self.facts = facts
         return checked
 
     def loop(self, s: S.For) -> S.Stmt:
-        """A loop with its checks, and with race detection if its iterations may share memory."""
+        """Returns a loop with its checks, and with race detection if its iterations may share memory."""
         low, high = int_range(s.start, self.facts)[0], int_range(s.stop, self.facts)[1] - 1
         facts = self.facts
         if low <= high:

@@ -55,7 +55,7 @@ def has_codes(stored: DType) -> bool:
 
 
 def decode_storage(func: Func) -> Func:
-    """The function without loads and stores of signed or floating-point storage types."""
+    """Returns the function with loads and stores of signed or floating-point storage types done on unsigned integer codes."""
     stored = [b for b in func.buffers if has_codes(b.dtype)]
     stored += [s.buffer for s in walk_stmts(func.body) if isinstance(s, (Alloc, View)) and has_codes(s.buffer.dtype)]
     if not stored or func.attrs.external is not None:
@@ -140,7 +140,7 @@ def _touched(s: Stmt) -> set[Buffer]:
 
 
 def decoded(code: Expr, stored: DType) -> Expr:
-    """The value of a code; the bits of `code` above the element are 0."""
+    """Returns the value of a storage type's code as an expression; the bits of `code` above the element must be 0."""
     if stored is POWERS:
         return _decoded_power(code)
     if stored in FORMATS:
@@ -150,7 +150,7 @@ def decoded(code: Expr, stored: DType) -> Expr:
 
 
 def encoded(value: Expr, stored: DType) -> Expr:
-    """The code of a value; the store keeps only the low bits of integers."""
+    """Returns the code of a value in a storage type as an expression; the store keeps only the low bits of integers."""
     if stored is POWERS:
         return _encoded_power(value)
     if stored in FORMATS:

@@ -31,7 +31,7 @@ DEEP = 100  # maximal depth of an expression; Python recurses 1000 frames, clang
 
 
 def name_shared(func: Func) -> Func:
-    """The function with a name for every expression that a statement uses twice."""
+    """Returns the function with a let for every subexpression that a statement uses twice, so that text computes it once."""
     return func.with_body(_visit(func.body))
 
 
@@ -68,7 +68,7 @@ def _text_of(s: Stmt) -> tuple[Expr, ...]:
 
 
 def _while(s: While) -> Stmt:
-    """A while loop; a condition that needs names is computed before the loop and at the end of each iteration."""
+    """Returns a while loop whose condition needs names: it is computed before the loop, and at the end of each iteration."""
     body = _visit(s.body)
     lines, (condition,) = named(s.cond)
     if not lines:
@@ -155,7 +155,7 @@ class _Names:
         return e.with_args((first, *(value for value, _ in arms)))
 
     def arm(self, e: Expr) -> tuple[Expr, list[Stmt]]:
-        """An operand that may not be evaluated, and the statements that compute its names."""
+        """Returns an operand that may not be evaluated, in terms of names, and the statements that compute these."""
         lines, memo, self.lines, self.memo = self.lines, self.memo, [], dict(self.memo)
         value, own = self.expr(e), self.lines
         self.lines, self.memo = lines, memo

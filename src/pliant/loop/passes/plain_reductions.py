@@ -19,7 +19,7 @@ _NAMED: dict[str, type[E.Binary]] = {"add": E.Add, "mul": E.Mul, "min": E.Min, "
 
 
 def plain_reductions(func: Func) -> Func:
-    """The function without reductions, except those inside of tensor instructions."""
+    """Returns the function with its reductions expanded into loads, operations and stores, except inside of tensor instructions."""
     return func.with_body(_plain(func.body))
 
 

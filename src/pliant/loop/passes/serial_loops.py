@@ -14,7 +14,7 @@ from ..stmt import For, Func, Stmt, is_instruction, map_children
 
 
 def serial_loops(func: Func) -> Func:
-    """The function with serial loops only, except those that an instruction performs."""
+    """Returns the function with all vector and parallel loops made serial, except those that a tensor instruction performs."""
     return func.with_body(_serial(func.body))
 
 

@@ -130,7 +130,7 @@ class _Unroller(Replacer):
     # Bindings.
 
     def let(self, s: Let) -> Stmt:
-        """A let; one whose value becomes a constant in this copy is substituted instead."""
+        """Returns a rewritten let; one whose value becomes a constant in this copy is substituted instead."""
         value, var = self.expr(s.value), s.var
         if isinstance(value, Const) and value is not s.value:
             self.vars[var] = value

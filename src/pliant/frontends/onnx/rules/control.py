@@ -220,7 +220,7 @@ def _true(keep: Any) -> bool:
 
 
 def _goes_on(at: list[Value], count: Any) -> Any:
-    """The condition of a `While` over the iteration number, the condition and the states `at`."""
+    """Returns the loop condition of a `While` from the iteration number, the condition and the states in `at`."""
     return at[1] if count is None else ops.logical_and(ops.less(at[0], count), at[1])
 
 
@@ -261,7 +261,7 @@ def _scanned(
 
 
 def _scan_of_batches(site: NodeContext) -> Any:
-    """The Scan of opset 8: scans each batch element separately along axis 1."""
+    """Imports the Scan of opset 8, which scans each batch element separately along axis 1."""
     if site.has(0):
         raise site.unsupported("lengths of sequences are not supported")
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
@@ -287,7 +287,7 @@ def _list(site: NodeContext, name: str, length: int) -> list[int]:
 
 
 def _arranged(site: NodeContext, rows: list[Any]) -> list[Any]:
-    """The collected rows with the direction and axis of the scan_output attributes."""
+    """Returns the rows that a Scan collected, with the direction and axis that the scan_output attributes ask for."""
     axes, reverse = _list(site, "scan_output_axes", len(rows)), _list(site, "scan_output_directions", len(rows))
     arranged = []
     for x, axis, back in zip(rows, axes, reverse, strict=True):

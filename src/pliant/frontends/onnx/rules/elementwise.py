@@ -43,7 +43,7 @@ for _name, _make in TWO.items():
 
 
 def _second(site: NodeContext) -> Any:
-    """The second operand; up to opset 6, with `broadcast`, its dims are aligned at `axis`."""
+    """Returns the second operand; up to opset 6, with `broadcast`, its dims are aligned at `axis`."""
     y = site.x(1)
     if site.version >= 7 or not site.integer("broadcast", 0) or "axis" not in site.attributes:
         return y
@@ -62,7 +62,7 @@ def div(site: NodeContext) -> Any:
 
 @rule("Mod")
 def mod(site: NodeContext) -> Any:
-    """The remainder, with the sign of the divisor, or of the dividend for fmod=1."""
+    """Imports Mod: the remainder with the sign of the divisor, or of the dividend for fmod=1."""
     fmod = site.integer("fmod", 0)
     site.require(bool(fmod) or site.dtype(0).is_int or site.version >= 28, 'floats need attribute "fmod"')
     return (ops.fmod if fmod else ops.remainder)(site.x(0), site.x(1))

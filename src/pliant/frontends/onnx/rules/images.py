@@ -22,7 +22,7 @@ _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 @rule("ImageDecoder")
 def image_decoder(site: NodeContext) -> Any:
-    """The image as u8 (height, width, channels); an empty one if the file cannot be decoded, as the standard demands."""
+    """Imports ImageDecoder: the image as u8 (height, width, channels); an empty one if the file cannot be decoded."""
     order = site.text("pixel_format", "RGB", *_MODES)
     data = site.known(0)
     site.require(data.ndim == 1, f"input 0 has {data.ndim} dims, 1 is expected")

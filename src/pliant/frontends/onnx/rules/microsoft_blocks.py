@@ -48,7 +48,7 @@ class _Codes:
 
 @rule("MatMulNBits", domain=MS)
 def matmul_nbits(site: NodeContext) -> Any:
-    """A matmul with a weight (n, k) quantized to 4 or 8 bits in blocks along k, each with a scale and an optional zero point."""
+    """Imports MatMulNBits: a matmul with a weight (n, k) quantized to 4 or 8 bits in blocks along k, with scales and zero points."""
     k, n, bits = site.integer("K", 0), site.integer("N", 0), site.integer("bits", 4)
     size = _block_size(site, 32)
     site.require(min(k, n) > 0, f"K {k}, N {n}")

@@ -96,7 +96,7 @@ def matmul_integer_to_float(site: NodeContext) -> Any:
 
 @rule("DynamicQuantizeMatMul", domain=MS)
 def dynamic_quantize_matmul(site: NodeContext) -> Any:
-    """A matmul of floats, quantized dynamically at run time, with a quantized weight."""
+    """Imports DynamicQuantizeMatMul: a matmul of floats, which are quantized at run time, with a quantized weight."""
     codes, scale, zero = ops.dynamic_quantize_linear(site.x(0))
     total: Any = ops.matmul_integer(codes, site.x(1), zero, site.get(3))
     y: Any = ops.mul(ops.cast(total, f32), ops.mul(scale, site.x(2)))

@@ -76,7 +76,7 @@ def max_unpool(site: NodeContext) -> Any:
 
 @rule("Col2Im")
 def col2im(site: NodeContext) -> Any:
-    """The inverse of im2col: sums the columns of overlapping windows into an image."""
+    """Imports Col2Im, the inverse of im2col: sums the columns of overlapping windows into an image."""
     image, kernel = site.dims(1), site.known_ints(2)
     rank = len(kernel)
     site.require(len(image) == rank >= 1 and min(kernel) > 0 and site.rank(0) == 3, "operand, image and block do not fit each other")

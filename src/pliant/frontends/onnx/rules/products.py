@@ -53,7 +53,7 @@ def einsum(site: NodeContext) -> Any:
 
 @rule("Det")
 def det(site: NodeContext) -> Any:
-    """The determinant of square matrices, by Gaussian elimination with partial pivoting in a loop over columns."""
+    """Imports Det: the determinant of square matrices, by Gaussian elimination with partial pivoting in a loop over columns."""
     *batch, n, m = site.tensor(0).shape
     if n is not m and not (isinstance(n, Const) and isinstance(m, Const)):
         raise site.needed_dim(f"matrices of {n} by {m}: both dims must be known")
@@ -87,7 +87,7 @@ def matmul_integer(site: NodeContext) -> Any:
 
 
 def integer_product(site: NodeContext, left: tuple[int, int], right: tuple[int, int]) -> Any:
-    """An integer matmul in i32; `left` and `right` are the input numbers of each operand and its zero point."""
+    """Emits an integer matmul in i32; `left` and `right` are the input numbers of an operand and its zero point."""
     (a, a_zero), (b, b_zero) = left, right
     if min(site.rank(a), site.rank(b)) > 1 and {site.dtype(a), site.dtype(b)} <= {i8, u8}:
         return ops.matmul_integer(site.x(a), site.x(b), *(site.x(k) if site.has(k) else None for k in (a_zero, b_zero)))

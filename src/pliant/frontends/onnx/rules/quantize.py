@@ -88,7 +88,7 @@ def dynamic(site: NodeContext) -> Any:
 
 @rule("QLinearMatMul")
 def qlinear_matmul(site: NodeContext) -> Any:
-    """A quantized matmul: integer arithmetic, then one rounding to the result's scale."""
+    """Imports QLinearMatMul: integer arithmetic, then one rounding to the result's scale."""
     total = integer_product(site, (0, 2), (3, 5))
     a_scale = _row(site, 1, row=True)
     factor = ops.mul(ops.cast(a_scale, f32), ops.cast(site.x(4), f32))
@@ -113,7 +113,7 @@ def _requantized(site: NodeContext, total: Any, factor: Any, scale: int, zero: i
 
 @rule("ConvInteger")
 def conv_integer(site: NodeContext) -> Any:
-    """An integer convolution in i32; zero points are subtracted from both operands."""
+    """Imports ConvInteger: an integer convolution in i32, with zero points subtracted from both operands."""
     return _integer_conv(site, (0, 2), (1, 3))
 
 
@@ -142,7 +142,7 @@ def _integer_conv(site: NodeContext, left: tuple[int, int], right: tuple[int, in
 
 @rule("QLinearConv")
 def qlinear_conv(site: NodeContext) -> Any:
-    """A quantized convolution: integer arithmetic, then one rounding to the result's scale."""
+    """Imports QLinearConv: integer arithmetic, then one rounding to the result's scale."""
     total: Any = _integer_conv(site, (0, 2), (3, 5))
     tall = (-1, *[1] * (site.rank(0) - 2))
     total = ops.add(total, ops.reshape(site.x(8), tall)) if site.has(8) else total

@@ -148,7 +148,7 @@ def _part(site: NodeContext, k: int, direction: int) -> Any:
 
 
 def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
-    """One direction of a recurrent layer: its outputs [steps, batch, hidden] and its final states."""
+    """Emits one direction of a recurrent layer; returns its outputs [steps, batch, hidden] and its final states."""
     steps, batch = x.tensor.shape[:2]
     of, op = x.tensor.dtype, site.op
     lengths = None
@@ -209,7 +209,7 @@ def _rnn(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: 
 
 
 def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
-    """One step of a GRU; with linear_before_reset, the reset gate is applied after the matmul of the state."""
+    """Emits one step of a GRU and returns the new state; with linear_before_reset, the reset gate is applied after the matmul."""
     h, (f, g) = states[0], units
     xz, xr, xh = _gates(row, 3, hidden)
     if site.integer("linear_before_reset", 0):
@@ -226,7 +226,7 @@ def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: 
 
 
 def _lstm(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
-    """One step of an LSTM, with optional peephole weights; returns the new h and c."""
+    """Emits one step of an LSTM, with optional peephole weights; returns the new h and c."""
     h, c = states
     f, g, out = units
     gates = ops.add(row, _plus(_times(h, r), rb))

@@ -112,7 +112,7 @@ def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[An
 
 @rule("MaxRoiPool")
 def max_roi_pool(site: NodeContext) -> Any:
-    """The maximum of each bin of each region, 0 for an empty bin; reduced over columns first, then over rows."""
+    """Imports MaxRoiPool: the maximum of each bin of each region, 0 for an empty bin; reduced over columns, then rows."""
     bins, of = site.ints("pooled_shape", None) or [], site.dtype(0)
     site.require(
         len(bins) == 2 and min(bins) > 0 and site.rank(0) == 4 and site.shape(1)[1:] == (5,), f'attribute "pooled_shape" is {bins}'

@@ -61,7 +61,7 @@ def _wanted(site: NodeContext, total: Any) -> list[Any]:
 
 
 def _at_run_time(site: NodeContext, total: Any) -> list[Any]:
-    """A shape known only at run time: its extents become new dims, each at most the number of elements."""
+    """Returns new dims for a shape that is known only at run time; each is at most the number of elements."""
     from ....dtype import i64
 
     length = site.shape(1)
@@ -135,7 +135,7 @@ def squeeze(site: NodeContext) -> Any:
 
 
 def _ones(site: NodeContext) -> set[int]:
-    """The axes that a Squeeze without axes removes.
+    """Returns the axes of extent 1, which a Squeeze without axes removes.
 
     The rank of the result depends on each symbolic dim that may be 1. If the model declares a rank that needs all of them removed, they
     are assumed to be 1; otherwise they are assumed not to be 1, with a run-time check.

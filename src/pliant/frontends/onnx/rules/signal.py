@@ -22,7 +22,7 @@ from .extents import extent, least, plain
 
 @rule("DFT")
 def dft(site: NodeContext) -> Any:
-    """The discrete Fourier transform along an axis; the last dim holds the real part, or real and imaginary parts."""
+    """Imports DFT, the discrete Fourier transform along an axis; the last dim holds the real part, or real and imaginary parts."""
     rank = site.rank(0)
     wanted = site.integer("axis", 1) if site.version < 20 else int(site.number(2)) if site.has(2) else -2
     axis = site.normal(wanted, rank)
@@ -35,7 +35,7 @@ def dft(site: NodeContext) -> Any:
 
 
 def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
-    """The DFT of `points` points along an axis, which is truncated or zero-padded to that length."""
+    """Emits the DFT of `points` points along an axis, which is truncated or zero-padded to that length."""
     rank, of = len(shape), x.tensor.dtype
     if not isinstance(shape[-1], int):
         raise site.needed_dim("the last dim, 1 (real) or 2 (complex), must be known")
@@ -85,7 +85,7 @@ def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: boo
 
 @rule("STFT")
 def stft(site: NodeContext) -> Any:
-    """The short-time Fourier transform of a signal (batch, length, 1 or 2), or of a real one (batch, length)."""
+    """Imports STFT, the short-time Fourier transform of a signal (batch, length, 1 or 2), or of a real one (batch, length)."""
     site.require(site.rank(0) in (2, 3), f"the signal has {site.rank(0)} dims, (batch, length) or (batch, length, 1 or 2) is expected")
     x = site.x(0) if site.rank(0) == 3 else ops.unsqueeze(site.x(0), 2)
     batch, length, parts = (*site.shape(0), 1)[:3]
@@ -103,7 +103,7 @@ def stft(site: NodeContext) -> Any:
 
 @rule("MelWeightMatrix")
 def mel_weight_matrix(site: NodeContext) -> Any:
-    """The mel filter bank: weights of triangular windows equally spaced on the mel scale."""
+    """Imports MelWeightMatrix: weights of triangular windows equally spaced on the mel scale, as a literal."""
     bins, points, rate = (int(site.number(k)) for k in range(3))
     low, high = (float(site.number(k)) for k in (3, 4))
     of = site.dtype_attribute("output_datatype", f32)

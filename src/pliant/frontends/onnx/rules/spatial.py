@@ -77,7 +77,7 @@ def conv(site: NodeContext) -> Any:
 
 @rule("ConvTranspose")
 def conv_transpose(site: NodeContext) -> Any:
-    """The transposed convolution; `output_shape` determines the paddings if it is given."""
+    """Imports ConvTranspose, the transposed convolution; `output_shape` determines the paddings if it is given."""
     kernel, rank = _weights(site, 1)
     spatial = site.shape(0)[2:]
     strides, dilations = _each(site, "strides", rank), _each(site, "dilations", rank)
