@@ -82,7 +82,7 @@ def numbers(text: str, option: str, low: int) -> list[int]:
 def measure(
     contestants: dict[str, list[str]], given: dict[str, Any], threads: Sequence[int], rounds: int
 ) -> tuple[Rates, dict[str, float], dict[int, dict[str, float]]]:
-    """Returns the rates of all rounds, the bytes and operations that a token needs, and the machine's limits by threads."""
+    """Benchmarks the contestants: returns the rates of all rounds, bytes and operations of a token, and the machine's limits by threads."""
     rates: Rates = {name: {} for name in contestants}
     needs: dict[str, float] = {}
     limits: dict[int, dict[str, float]] = {}
@@ -132,7 +132,7 @@ def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, di
 
 
 def table(rates: Rates, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> str:
-    """Formats the rates: best and median, fraction of the limit, and the speedup over each peer."""
+    """Returns the rates as a text table: best and median, fraction of the machine's limit, and the speedup over each peer."""
     peers = [name for name in rates if name != OURS]
     head = f"{'tokens/s':28} {OURS:>9} {'median':>9} {'of limit':>9}" + "".join(f" {p:>10} {'median':>9} {'times':>6}" for p in peers)
     lines = [head]

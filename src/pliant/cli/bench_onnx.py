@@ -74,7 +74,7 @@ def _row(dims: dict[str, int], rounds: dict[str, list[dict[str, float]]]) -> dic
 
 
 def table(rows: list[dict[str, Any]], peers: list[str], threads: int) -> str:
-    """Formats the times as a table."""
+    """Returns the times of all sets of dims as a text table in milliseconds: best and median, and the speedup over each peer."""
     labels = [", ".join(f"{name} = {n}" for name, n in row["dims"].items()) or "as it is" for row in rows]
     width = max(map(len, (*labels, "milliseconds")))
     lines = [f"{'milliseconds':{width}} {OURS:>10} {'median':>9}" + "".join(f" {p:>12} {'median':>9} {'times':>7}" for p in peers)]

@@ -42,7 +42,7 @@ def choose_layouts(function: g.Function, target: Target, decisions: Decisions | 
 def _packed(
     n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target, layouts: OfKernel
 ) -> Iterator[g.Node]:
-    """Yields the packing calls that are still missing, then the call `n` over packed operands."""
+    """Yields the calls that copy operands into packed layouts, where they are still missing, then the call `n` over packed operands."""
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     operands = [p.value for p in func.params if p.role != "out"]
     values = {b: v for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}
@@ -73,7 +73,7 @@ def _packed(
 
 
 def _pack(value: g.Value, made: g.Value, layout: Layout, reader: g.CallLoop) -> g.CallLoop:
-    """Returns the call that copies a tensor into a layout; padding is zero."""
+    """Returns a call that copies a tensor into a packed layout; padding is zero."""
     t = value.tensor
 
     def element(place: Indices, _: Indices, read: Read) -> Expr:

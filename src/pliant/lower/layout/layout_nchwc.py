@@ -37,7 +37,7 @@ _Made = dict[tuple[Func, tuple[tuple[Buffer, str], ...]], Func | None]  # cache:
 
 
 def layout_nchwc(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
-    """Returns the function with activations in NCHWc; the block size of each class is a decision.
+    """Returns the function with activations between convolutions in NCHWc layout; each channel block size is a decision.
 
     If a loop program cannot be rewritten, its values are fixed and the classes are computed again.
     """
@@ -74,7 +74,7 @@ def _buffers(n: g.CallLoop) -> dict[Buffer, Key]:
 
 
 class _Classes:
-    """Union-find over values and temporaries: a class has one layout."""
+    """Union-find over values and temporaries of a function: those in one equivalence class must have the same layout."""
 
     def __init__(self, function: g.Function, known: set[g.Value], left_out: set[g.CallLoop]) -> None:
         self.parents: dict[Key, Key] = {}
@@ -100,7 +100,7 @@ class _Classes:
             self.parents[self.root(a)] = self.root(b)
 
     def look(self, n: g.CallLoop) -> None:
-        """Joins the buffers of one program whose channels share an iterator, and fixes those with accesses outside of blocks."""
+        """Joins the buffers of one called program whose channels share an iterator, and excludes those with accesses outside of blocks."""
         func = func_of(n.callee)
         keys = {b: k for b, k in _buffers(n).items() if _is_image(b)}
         bare = bare_uses(func)
@@ -136,7 +136,7 @@ class _Classes:
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
 
     def maps(self, target: Target, layouts: OfKernel) -> dict[Key, IndexMap]:
-        """Returns the index maps of the members of all classes that become blocked."""
+        """Returns the index map to NCHWc for each value and temporary whose equivalence class becomes blocked."""
         members: dict[Key, list[Key]] = {}
         for k in self.parents:
             if k not in self.fixed:
@@ -187,7 +187,7 @@ def _channel(indices: tuple[Expr, ...], iters: set[Var], single: set[Var]) -> tu
 
 
 def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
-    """Returns the index map to NCHWc; dims of one element are dropped."""
+    """Returns the index map from NCHW to NCHWc blocks of `size` channels; dims of one element are dropped."""
     inputs = tuple(Var(f"d{k}") for k in range(len(shape)))
     n, c, *places = inputs
     one = _extent(shape[1]) == size
@@ -197,7 +197,7 @@ def _map(shape: tuple[Expr, ...], size: int) -> IndexMap:
 
 
 class _Change:
-    """Rewrites calls for values in their new layouts; `refused` collects those that cannot be rewritten."""
+    """Rewrites calls to values in NCHWc layout; `refused` collects the values whose programs cannot be rewritten."""
 
     def __init__(self, maps: dict[Key, IndexMap], made: _Made) -> None:
         self.maps = maps
@@ -235,7 +235,7 @@ class _Change:
         return self.made[key]
 
     def value(self, v: g.Value) -> g.Value:
-        """Returns the value with the shape of its new layout."""
+        """Returns the value that replaces `v`, with the shape of its new layout."""
         if v not in self.maps:
             return v
         if v not in self.values:
@@ -261,7 +261,7 @@ def _with_blocks(func: Func, maps: dict[Buffer, IndexMap]) -> Func:
 
 
 def _iterators(block: Block, sizes: set[int], single: set[Var]) -> IndexMap | None:
-    """Returns the new order of a block's iterators, or None if it does not change.
+    """Returns the index map that splits a block's channel iterators and reorders its iterators, or None if nothing changes.
 
     Lane iterators (inside a block of channels) come last, before reductions. Iterators that are always 0 and index no result are dropped.
     """

@@ -41,7 +41,7 @@ def known_values(function: g.Function) -> set[g.Value]:
 
 
 def lift_constants(function: g.Function) -> Lifted:
-    """Splits the function; `load` is None if nothing can be computed at load time."""
+    """Splits a function into the part that depends on literals alone, run once at load time (None if there is none), and the rest."""
     known = known_values(function)
     literals = {out for n in function.nodes if isinstance(n, g.Const) for out in n.outs}
     early = [n for n in function.nodes if n.outs and all(v in known and v not in literals for v in n.outs)]

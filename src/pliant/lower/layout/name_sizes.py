@@ -33,14 +33,14 @@ def name_sizes(function: g.Function) -> g.Function:
 
 
 class _Programs:
-    """The renamed programs of a function, shared by structural hash."""
+    """The loop programs of a function with named sizes, shared by structural hash."""
 
     def __init__(self) -> None:
         self.named: dict[Func, tuple[Func, tuple[Expr, ...]]] = {}  # program -> (its replacement, the values of that one's symbols)
         self.alike: dict[bytes, Func] = {}
 
     def call(self, n: g.CallLoop) -> g.Node:
-        """Returns the call with its program replaced by the shared one."""
+        """Returns the call with its loop program replaced by the shared, renamed one."""
         func = func_of(n.callee)
         if func.attrs.scheduled:
             return n
@@ -112,7 +112,7 @@ def _is_dim(e: Expr, facts: Facts) -> bool:
 
 
 def _symbol(e: Expr, packed: bool) -> Dim:
-    """Returns a dim with the range and divisibility of `e`.
+    """Returns a new dim with the range and divisibility of the expression `e`.
 
     If no dim in `e` has a contract, only the fact whether it may be 0 is kept: more would make otherwise equal programs differ.
     """
@@ -127,7 +127,7 @@ def _symbol(e: Expr, packed: bool) -> Dim:
 
 
 class WithSymbols(Replacer):
-    """Replaces expressions by symbols, also in the shapes of buffers."""
+    """A Replacer of whole expressions by symbols in a loop program, also in the shapes of its buffers."""
 
     def __init__(self, symbols: Mapping[Expr, Expr]) -> None:
         self.made: dict[Buffer, Buffer] = {}
@@ -135,20 +135,20 @@ class WithSymbols(Replacer):
         self._memo.update(symbols)
 
     def func(self, f: Func) -> Func:
-        """Returns the program over the symbols."""
+        """Returns the loop program with the expressions replaced by symbols."""
         params = tuple(Param(self.buffer(p.value), p.role) if isinstance(p.value, Buffer) else p for p in f.params)
         for b in _own_buffers(f.body):
             self.made[b] = self.buffer(b)
         return f.with_(params=params, body=self.stmt(f.body))
 
     def buffer(self, b: Buffer) -> Buffer:
-        """Returns the buffer with its shape over the symbols."""
+        """Returns a new buffer whose shape and strides have the expressions replaced by symbols."""
         strides = None if b.strides is None else tuple(map(self.expr, b.strides))
         self.made[b] = Buffer(b.name, b.dtype, self.shape(b), strides, b.scope)
         return self.made[b]
 
     def shape(self, b: Buffer) -> tuple[Expr, ...]:
-        """Returns the shape of a buffer over the symbols."""
+        """Returns the shape of a buffer with the expressions replaced by symbols."""
         return tuple(map(self.expr, b.shape))
 
 

@@ -33,7 +33,7 @@ Nest = dict[Var, For]
 
 @dataclass(frozen=True, slots=True)
 class FreeSizes:
-    """The sizes that may become arguments: extents of loops and buffer axes, and constants next to free iterators."""
+    """A record of the constants that may become arguments of a kernel: extents of loops and buffer axes, and constants beside them."""
 
     loops: frozenset[Var]
     iterators: frozenset[Var]
@@ -44,13 +44,13 @@ class FreeSizes:
 
 
 def free_sizes(func: Func, target: Target, decisions: OfKernel | None = None) -> FreeSizes:
-    """Returns the sizes of a program that its schedule does not depend on; `decisions` fixes the register tiles."""
+    """Returns the constant sizes of a program that its schedule does not depend on; `decisions` fixes the register tiles."""
     free = _Free(func, target, decisions)
     return FreeSizes(frozenset(free.loops), frozenset(free.iterators), frozenset(free.axes()), free.steps, free.tiles, free.parts)
 
 
 class _Free:
-    """The free loops and iterators of a program, and the iterators over the rows of register tiles."""
+    """Collects the loops and iterators of a program whose extents the schedule does not depend on, and the rows of register tiles."""
 
     def __init__(self, func: Func, target: Target, decisions: OfKernel | None) -> None:
         self.func, self.target = func, target
@@ -68,7 +68,7 @@ class _Free:
                 self._take(b, nest, sizes)
 
     def _take(self, block: Block, nest: Nest, sizes: Promotable) -> None:
-        """Adds the free iterators of a block and the choices of its rule."""
+        """Adds the iterators of a block whose extents its rule need not know, and the tile and parts that the rule chooses."""
         free = {v for v in sizes.iterators if _extent(nest[v]) > 1 and _is_free(v, block, nest)}
         self.iterators |= free
         self.loops |= {nest[v].var for v in free}
@@ -80,7 +80,7 @@ class _Free:
             self.parts[block.name] = sizes.parts
 
     def axes(self) -> Iterator[Axis]:
-        """Returns the axes that only free loops index and that are not inside the rows of a register tile."""
+        """Yields the buffer axes that only such loops index and that are not inside the rows of a register tile."""
         fixed: set[Axis] = set()
         candidates: set[Axis] = set()
         for b in self.blocks:

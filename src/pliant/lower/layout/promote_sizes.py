@@ -34,7 +34,7 @@ _Sizes = tuple[int, ...]  # the constants that the programs of a group have at o
 
 
 def promote_sizes(function: g.Function, target: Target, decisions: Decisions | None = None) -> g.Function:
-    """Returns the function with one program for each group of programs that differ only in free sizes."""
+    """Returns the function with one program for all that differ only in sizes that schedules do not depend on; sizes become arguments."""
     decisions = decisions or Decisions()
     opened: dict[Func, _Opened] = {}
 
@@ -56,7 +56,7 @@ def promote_sizes(function: g.Function, target: Target, decisions: Decisions | N
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A program with a variable at each place of a free size."""
+    """A program with a variable in the place of each constant size that its schedule does not depend on."""
 
     func: Func
     open: Func
@@ -73,20 +73,20 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Promoted:
-    """A replacement: `func` is `by` called with `values` (over the symbols of `func`) for its symbols."""
+    """A record of a replacement: `func` is the program `by`, called with `values` (over the symbols of `func`) for its symbols."""
 
     func: Func
     by: Func
     values: tuple[Expr, ...]
 
     def call(self, n: g.CallLoop) -> g.Node:
-        """Returns the call of the replacement."""
+        """Returns the graph call `n` with its program replaced."""
         dims = dict(zip(self.func.symbols, n.dims, strict=True))
         return n.with_(callee=callee_of(self.by), dims=tuple(dims[e] if isinstance(e, Var) else e for e in self.values))
 
 
 def _open(func: Func, target: Target, decisions: OfKernel) -> _Opened:
-    """Replaces the free sizes of a program by variables."""
+    """Returns a program with the constant sizes that its schedule does not depend on replaced by variables."""
     free = free_sizes(func, target, decisions)
     opener = _Opener(free)
     opened = opener.func(func)
@@ -94,7 +94,7 @@ def _open(func: Func, target: Target, decisions: OfKernel) -> _Opened:
 
 
 class _Opener(WithSymbols):
-    """Replaces free sizes by variables."""
+    """Replaces constant sizes that a schedule does not depend on by new variables, and records their values."""
 
     def __init__(self, free: FreeSizes) -> None:
         super().__init__({})

@@ -33,7 +33,7 @@ ANY_WIDTH = 0.8  # share of the lanes that are used along rows of dynamic length
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Iterator roles of a convolution: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
+    """A record of a convolution's iterators by role: `y[…, column, …, row] += x[…, row, …] * w[column, …]`."""
 
     outer: tuple[str, ...]  # the other indices of the result
     row: str  # the last spatial index of the result; `w` does not depend on it
@@ -102,7 +102,7 @@ def _loaded(e: Expr) -> Load | None:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Iterator roles of a sliding window: `y[…, tiled, …, column]` from `x[…, column + …]`."""
+    """A record of a sliding window's iterators by role: `y[…, tiled, …, column]` from `x[…, column + …]`."""
 
     outer: tuple[str, ...]  # the other indices of the result
     tiled: str | None  # output channels, on which `x` does not depend; else the last but one index of the result
@@ -156,7 +156,7 @@ def _size(func: Func, block: Block, v: Var) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How windows of neighbors along an index of the result overlap."""
+    """A record of how windows that are neighbors along an index of the result overlap: extent, and distance."""
 
     reach: int  # extent of a window along that index
     stride: int  # distance between windows
@@ -199,7 +199,7 @@ def may_read_packs(block: Block, roles: Convolution, target: Target) -> bool:
 
 
 def _why_lanes(func: Func, block: Block, target: Target) -> str:
-    """Return the cost of a result with either kind of lanes as text."""
+    """Return text with the cost of a result for lanes of channels, and for lanes along a row; "" if one is impossible."""
     steps = lane_steps(func, block, target)
     return "" if steps is None else f"steps for a result: {steps[0]:.3g} with channels, {steps[1]:.3g} along a row"
 
@@ -252,7 +252,7 @@ def over_image(block: Block, roles: Convolution) -> bool:
 
 
 def _use(extent: int | None, lanes: int) -> float:
-    """Return the share of lanes in use along an extent."""
+    """Return the share of vector lanes that are in use along an extent; a constant guess if it is dynamic."""
     return ANY_WIDTH if extent is None else max(extent, 1) / (-(-max(extent, 1) // lanes) * lanes)
 
 
