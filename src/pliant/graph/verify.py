@@ -187,7 +187,7 @@ class _Verifier:
         return [o.annotation for o in node.outs], []
 
     def call_loop(self, node: g.CallLoop, d: Deduction) -> tuple[Sequence[g.Annotation], Sequence[Expr]]:
-        """Deduces a call of a loop program again; returns the annotations of its results and the values of its symbols."""
+        """Deduces a call of a loop program again; returns the annotations of its results, and the run-time conditions that it needs."""
         params = [p for p in node.callee.params if p.role != "out"]
         if len(params) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(params)}", node)

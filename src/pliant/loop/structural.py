@@ -94,7 +94,7 @@ class _Writer:
             self.marks.append((".".join(self.path) or "function", what))
 
     def bind(self, var: Var) -> str:
-        """Returns the next number for a variable that is bound here."""
+        """Gives a variable that is bound here the next number; returns the number and its dtype as text."""
         if var in self.vars:  # bound again in another scope: expressions over the earlier binding are different ones
             self.seen = {e: n for e, n in self.seen.items() if var not in free_vars(e)}
         self.count += 1

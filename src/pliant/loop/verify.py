@@ -129,7 +129,7 @@ class _Verifier(ScopeVerifier):
             self.stmt(inner, str(k))
 
     def loop(self, s: S.For) -> None:
-        """Checks a loop: its bounds, kind, annotations and body."""
+        """Checks a loop: its bounds, kind, variable and body."""
         for e in (s.start, s.stop):
             self.expr(e, i64, f"a bound of loop `{s.var.name}`")
         if s.kind not in ("serial", "parallel", "vector", "unroll") and not s.kind.startswith("gpu."):

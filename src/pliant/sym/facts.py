@@ -301,7 +301,7 @@ class Facts:
             self._add_inequality(add(constant(hi), value, -1))
 
     def _add_unequal(self, a: Expr, b: Expr) -> None:
-        """Adds a != b to this mutable copy; narrows a range if one side is a constant at its end."""
+        """Adds a != b to this mutable copy; also a < b or b < a, if their ranges touch in one value only."""
         from .bounds import bounds
         from .simplify import simplify
 

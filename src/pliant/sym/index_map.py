@@ -157,7 +157,7 @@ def _is_known(e: Expr, named: Sequence[Var]) -> bool:
 
 
 def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
-    """Parses the text of a lambda into an index map; raises ValueError if it is none."""
+    """Parses the text of a lambda into an index map; raises ScheduleError if it is none."""
     try:
         if len(text) > _MAX_TEXT:
             raise ValueError("it is too long")

@@ -35,7 +35,7 @@ def by_reference(site: NodeContext) -> tuple[Value, ...]:
 
 
 def _model(site: NodeContext) -> Any:
-    """Returns an ONNX model with only this node, for another runtime to execute."""
+    """Returns an ONNX model with only this node, for onnx's reference evaluator."""
     onnx = load_onnx()
     node = _resolved(site)
     graph = onnx.GraphProto(name="fallback", node=[node])

@@ -78,7 +78,7 @@ class _Products(Rewriter):
         return self.op("reshape", (result,), ShapeAttrs(node.outs[0].tensor.shape), node) if result else None
 
     def convolution(self, node: Op) -> Sequence[Value] | None:
-        """Returns the matmul that replaces a pointwise (1x1) convolution; None for other convolutions."""
+        """Returns the matmul that replaces a pointwise (1x1) convolution; None if the convolution stays."""
         x, weight = node.args[0], node.args[1]
         places = _flat(x.tensor.shape)[2]
         if not _is_pointwise(node):

@@ -267,7 +267,7 @@ def writers(func: Func, buffer: Buffer) -> list[Block]:
 
 
 def _outside_reads(block: Block) -> Iterator[Access]:
-    """Yields the reads of a block, except that a reduction reads its own target."""
+    """Yields the reads of a block, without the read of its own target that a reduction implies."""
     for s in walk_stmts(block):
         for e in exprs(s) if s is not block else (block.predicate,):
             for node in walk(e):

@@ -80,7 +80,7 @@ class _Free:
             self.parts[block.name] = sizes.parts
 
     def axes(self) -> Iterator[Axis]:
-        """Yields the buffer axes that only such loops index and that are not inside the rows of a register tile."""
+        """Yields the buffer axes that only loops of such free extents index, outside of the rows of register tiles."""
         fixed: set[Axis] = set()
         candidates: set[Axis] = set()
         for b in self.blocks:
