@@ -67,7 +67,7 @@ class _Decider(Replacer):
         return s
 
     def _leaf(self, e: Expr) -> Expr | None:
-        """Returns the rewritten node if it is a comparison, a cast to bool, or a select or logical operator that a decided condition settles."""
+        """Returns the rewritten node if it is a comparison, a cast to bool, or a select or logical operator whose condition is decided."""
         if isinstance(e, E.Compare) and e.args[0].dtype.is_int:
             return compared(type(e), self.expr(e.args[0]), self.expr(e.args[1]), self.facts)
         if isinstance(e, E.Cast) and e.dtype is bool_ and e.args[0].dtype.is_int:
