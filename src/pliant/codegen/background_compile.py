@@ -38,7 +38,7 @@ _awake: list[float] = []  # for each running LLVM thread, the switch interval be
 
 @contextmanager
 def _woken_soon() -> Iterator[None]:
-    """Inside, a thread that returns from LLVM waits 0.1 ms for the GIL instead of 5 ms, which it would do after each of many calls."""
+    """Context manager: a thread that returns from LLVM waits 0.1 ms for the GIL, not 5 ms as it would after each of many calls."""
     with _waking:
         _awake.append(_awake[-1] if _awake else sys.getswitchinterval())
         sys.setswitchinterval(1e-4)

@@ -20,7 +20,7 @@ _Words = tuple[Val, Val]
 
 
 def fma64(declarations: Declarations, lanes: int) -> str:
-    """Return the symbol of the function for this number of lanes (0: scalar); generates it at first use."""
+    """Return the symbol of the LLVM function for f64 FMA without an FMA instruction, by number of lanes (0: scalar); made at first use."""
     name = f"pliant.fma64.{lanes}"
     if name not in declarations.lines:
         declarations.lines[name] = _Fma(declarations).function(name, lanes)
@@ -63,7 +63,7 @@ class _Fma(Builder):
         return self.convert("zext", self._is("ne", lost, 0), u64)
 
     def _unpack(self, x: Val) -> tuple[Val, Val, Val]:
-        """Split x into its significand in [2^53, 2^54), its exponent, and whether it is negative."""
+        """Emit the split of x into parts; return its significand in [2^53, 2^54), its exponent, and whether it is negative."""
         bits = self.convert("bitcast", x, u64)
         field = self._op("and", self._op("lshr", bits, 52), 0x7FF)
         scaled = self.convert("bitcast", self.binary("fmul", x, Val(float_literal(2.0**63), f64)), u64)
@@ -87,7 +87,7 @@ class _Fma(Builder):
         return self._op("add", self._op("add", high, self._op("lshr", middle, 32)), carry), lo
 
     def _aligned(self, product: _Words, z: Val, d: Val) -> tuple[_Words, _Words]:
-        """Shift the product and z to one scale; the unit of z is 2^d units of the product."""
+        """Emit shifts that bring the product and z, whose unit is 2^d units of the product, to one scale; return both as word pairs."""
         hi, lo = product
         far = self._is("sge", d, 64)
         by = self._clamp(self._op("sub", d, 64))

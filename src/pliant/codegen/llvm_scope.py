@@ -60,7 +60,7 @@ class Scopes(Floats):
 
     @contextmanager
     def scope(self, *variables: Var, open: bool = False) -> Iterator[None]:
-        """Code inside may reuse earlier values; its own values are dropped at the end (an open scope passes on those that stay valid)."""
+        """Context manager: code inside may reuse earlier values; its own are dropped at the end (if open, those still valid are kept)."""
         self.scopes.append(Scope(open, set(variables)))
         known = len(self._known)
         if not open:

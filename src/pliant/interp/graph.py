@@ -118,7 +118,7 @@ def _empty(a: g.Annotation, d: DType, env: Env) -> Array:
 
 
 def _lying(like: Array, strides: Sequence[int]) -> Array:
-    """Fresh memory with the shape and dtype of an array, but other strides (in items)."""
+    """Returns new memory with the shape and dtype of an array, but other strides (in items)."""
     size = 1 + sum(max(n - 1, 0) * s for n, s in zip(like.shape, strides, strict=True))
     return np.lib.stride_tricks.as_strided(np.empty(size, like.dtype), like.shape, [s * like.itemsize for s in strides])
 

@@ -130,7 +130,7 @@ class _Packed:
 
 
 def narrowed(value: Any, to: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """f32 converted to a small float type by ml_dtypes; that keeps the sign of a NaN, but here there is a single NaN."""
+    """Converts f32 to a small float type by ml_dtypes; NaN becomes the type's single NaN, without a sign."""
     value = np.asarray(value, np.float32)
     return np.where(np.isnan(value), np.float32(np.nan), value).astype(to)
 

@@ -308,7 +308,7 @@ class Func:
         return replace(self, **changes)
 
     def with_body(self, body: Stmt) -> Func:
-        """This function with another body; the function itself if `body` is the body that it has."""
+        """Returns this function with another body; the function itself if `body` is the body that it has."""
         return self if body is self.body else replace(self, body=body)
 
     def __repr__(self) -> str:

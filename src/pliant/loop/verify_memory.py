@@ -296,7 +296,7 @@ def _plainly_inside(index: Expr, extent: Expr, at: Place) -> bool:
 
 
 def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Witness | None:
-    """Values of dims and loop variables for which the access runs with `index` outside of 0..extent-1, and the values of both; or None."""
+    """Returns values of dims and loop variables for which the access runs with `index` outside of 0..extent-1, and both values; or None."""
     known = {*symbols, *(f.var for f in at.loops)}
     parts = [index, extent, *at.guards, *(e for f in at.loops for e in (f.start, f.stop))]
     nodes = [n for e in parts for n in walk(e)]
@@ -315,7 +315,7 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
 
 
 def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
-    """Values of the dims to try: small ones, all alike and then mixed; finally the largest."""
+    """Yields values of the dims to try: small ones, all alike and then mixed; finally the largest."""
     choices = [_admitted(d) for d in dims]
     for k in range(max((len(c) for c in choices), default=1)):
         yield {d: c[min(k, len(c) - 1)] for d, c in zip(dims, choices, strict=True)}

@@ -318,7 +318,7 @@ class Schedule(Sampling):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Undo everything done inside if the body raises; handles made inside are then dead."""
+        """Context manager: undo everything done inside if the body raises; handles made inside are then dead."""
         state = self.program, list(self.rounding), list(self._places), list(self._entries), set(self._names)
         choices = self._choices.state()
         try:

@@ -26,7 +26,7 @@ def call_libraries(function: Function, patterns: Sequence[Pattern] | None = None
 
 
 def _nodes(nodes: tuple[Node, ...], results: Sequence[Value], patterns: Sequence[Pattern]) -> tuple[Node, ...]:
-    """Replaces matches in a list of nodes and in their bodies; `results` are the values used after them."""
+    """Returns the nodes with matched patterns replaced by library calls, also in their bodies; `results` are the values used after them."""
     nodes = tuple(_inside(n, patterns) for n in nodes)
     for pattern in patterns:
         for root in reversed(nodes):

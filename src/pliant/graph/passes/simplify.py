@@ -169,13 +169,13 @@ def undone_twice(r: Rewriter, n: Op) -> Value | None:
 
 @rule("abs", "relu", "floor", "ceil", "trunc", "round")
 def done_once(r: Rewriter, n: Op) -> Value | None:
-    """abs(abs(x)) -> abs(x), and so on."""
+    """f(f(x)) -> f(x) for abs, relu and the functions that round to integers."""
     return _alone(n, n.args[0]) if r.op_of(n.args[0], n.op) else None
 
 
 @rule("minimum", "maximum", "logical_and", "logical_or")
 def same_operand(r: Rewriter, n: Op) -> Value | None:
-    """minimum(x, x) -> x, and so on."""
+    """f(x, x) -> x for minimum, maximum, logical_and and logical_or."""
     return _alone(n, n.args[0]) if n.args[0] is n.args[1] else None
 
 

@@ -211,7 +211,7 @@ def accesses(block: Block) -> tuple[Access, ...]:
 
 
 def _settled(indices: tuple[Expr, ...], values: dict[Var, Expr]) -> tuple[Expr, ...]:
-    """Indices with the iterators of nested blocks replaced by their values, at all depths."""
+    """Returns indices with the iterators of nested blocks replaced by their values, at all depths."""
     while any(not free_vars(e).isdisjoint(values) for e in indices):
         indices = tuple(substitute(e, values) for e in indices)
     return indices

@@ -83,7 +83,7 @@ class Layout:
             at += slots_of(p)
 
     def load_symbols(self, dims: Buffer) -> list[Stmt]:
-        """Returns lets that load the symbols from B, and checks of their contracts, so that later statements can rely on them."""
+        """Returns lets that load the symbols from the `dims` array, and checks of their contracts, on which later statements rely."""
         lets = [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
         return [*lets, *(contract_check(v) for v in self.symbols if isinstance(v, Dim))]
 
@@ -130,7 +130,7 @@ Shapes = Sequence[tuple[str, tuple[Expr, ...]]]  # pairs (name for messages, sha
 
 
 def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, workspace: Expr) -> Func:
-    """Returns the function that checks the arguments and fills B, C and D; `shapes` are those of outputs, temporaries and views."""
+    """Returns the entry function `prepare`: it checks the arguments, and fills symbols, output shapes and workspace size in `dims`."""
     dims = layout.buffer()
     body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_declared_strides(layout, dims), *_check_contiguous(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
@@ -158,7 +158,7 @@ def size_func(layout: Layout, shapes: Shapes, workspace: Expr) -> Func:
 
 
 def shapes_func(layout: Layout) -> Func:
-    """Returns the function that fills the shapes and strides of A from B, for callers that know the dims and pass plain pointers."""
+    """Returns the function that fills the arguments' shapes and strides in `dims` from the symbols, for callers with plain pointers."""
     dims = layout.buffer()
     body = list(layout.load_symbols(dims))
     for p, at in layout.arguments():

@@ -72,7 +72,7 @@ class _Rule(TiledProduct):
         self.together = decide("rows_together", (2, 4, 8, 16), TOGETHER, reorders=True, why=why)
 
     def choose_summing(self, block: Block) -> Summing:
-        """Sums are on the stack, in the parts of products; `tile_at` counts them in steps of several rows."""
+        """Return the lengths of partial sums of products; the sums are on the stack, and `tile_at` counts steps of several rows."""
         return Summing(PRODUCTS)
 
     def choose_tile(self) -> TileSize:
