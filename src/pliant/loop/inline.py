@@ -25,6 +25,7 @@ What Python knows is decided while the function is expanded:
     for i, j in grid(*OUTER, n): y[*i, j] = x[*i, 0]      the rank may be computed: `i` is a tuple of loop variables
     for i in grid(*OUTER, outermost="parallel"): ...      the kinds of the first and of the last loop (`innermost`), if there are loops
     with block("y", "SS", *i) as v: y[*v] = s[*()]        so may iterators of blocks; a scalar is a tensor of rank 0
+    at = (x[i], x[j]); y[*at] = 0                         a tuple of values, each computed once
     t = alloc((*OUTER, 4), f32); OUTER[0]; OUTER[1:]      so may shapes; elements and slices of tuples
 """
 
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,13 +43,14 @@ from typing import Any
 from ..dtype import bool_, i64
 from ..support.errors import counted
 from ..support.resolve import ALLOWED_BUILTINS, Source, closure_of, source_of
-from ..sym.expr import And, Const, Expr, Not, Or, Var
+from ..sym.expr import Add, And, Binary, Const, Expr, Max, Min, Mul, Not, Or, Sub, Var
 from ..sym.parse import Open, Value
-from .buffer import Load
+from .buffer import Buffer, Load
 from .parse import LOOP_WORDS, KernelParser
 from .scope import Binding, Expander, ScopedParser
-from .stmt import Check, For, Iter, Seq, Stmt, map_children, seq
+from .stmt import Check, For, Iter, Let, Seq, Stmt, map_children, seq
 
+FOLDED: dict[type[Binary], Callable[[Any, Any], int]] = {Add: operator.add, Sub: operator.sub, Mul: operator.mul, Min: min, Max: max}
 KINDS = tuple(LOOP_WORDS.values())
 _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions again for each kernel: their trees are parsed once
 
@@ -188,6 +191,12 @@ class InlineParser(KernelParser):
                 result = e if isinstance(result, Const) else join(result, e)
         return result
 
+    def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
+        """Builds `cls(a, b)`; extents that Python knows are computed."""
+        if a.dtype is i64 and isinstance(a, Const) and isinstance(b, Const) and cls in FOLDED:
+            return Const(FOLDED[cls](a.value, b.value), i64)
+        return super().arithmetic(node, cls, a, b)
+
     # Loops that are written out, and loops of any number of dims.
 
     def loop(self, node: ast.For) -> Stmt:
@@ -276,7 +285,16 @@ class InlineParser(KernelParser):
                 self.bind_object(node, name, value, "parameter")
             yield
 
-    # Indices and shapes with `*`.
+    # Indices, shapes and values with `*`.
+
+    def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
+        """Parses the definition of a name; a tuple of values becomes a let for each."""
+        values = argument(self, value) if isinstance(value, ast.Tuple) or self.expander(value) else None
+        if not isinstance(values, tuple):
+            return super().define(node, target, value)
+        variables = [Var(f"{target.id}{k}", e.dtype) for k, e in enumerate(values)]
+        self.bind_object(target, target.id, tuple(variables), "value")
+        return seq(*(Let(v, e, span=self.span(node)) for v, e in zip(variables, values, strict=True)))
 
     def subscript(self, node: ast.Subscript) -> Value:
         """Parses an element of a tensor, or of a tuple that Python knows."""
@@ -298,6 +316,9 @@ class InlineParser(KernelParser):
         if len(indices) != buffer.ndim:
             raise self.error(node, f"`{buffer.name}` has {buffer.ndim} dims, {len(indices)} indices are given", facts=[f"`{buffer}`"])
         return Load(buffer, indices)
+
+    def in_range(self, node: ast.expr, buffer: Buffer, index: Expr, extent: Expr) -> None:
+        """Does not reject constant indices: a function may be expanded for an extent with which some of its code never runs."""
 
     def shape(self, node: ast.expr) -> tuple[Expr, ...]:
         """Parses a shape, which may be a tuple that Python knows, or contain one."""

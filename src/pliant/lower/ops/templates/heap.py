@@ -1,104 +1,78 @@
 """Top-k of a row with a binary heap: the root is the worst of the k best so far, and most elements are rejected by one comparison with it.
 
-    heap = the first k elements, each worse than the two below it
-    for j in range(k, n): if x[j] is better than the root: it takes the root's place and sinks
-    for t in k-1, …, 0: result[t] = root; the last element takes its place and sinks
-
-Of equal elements the earlier one is better. Each index that comes from a cell is under a condition that bounds it, because range analysis
+Of equal elements the earlier one is better. Each index that comes from memory is under a condition that bounds it, because range analysis
 knows nothing about loaded values.
 """
 
+# Inline functions are written in the loop language, which is not typed for mypy.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ....dtype import bool_, i64
-from ....loop.buffer import Buffer
-from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
-from ....support.record import dataclass
-from ....sym.conditions import all_of
-from ....sym.expr import And, Const, Expr, FloorDiv, Le, Lt, Min, Not, Or, Var
-from .build import ONE, ZERO, Cell, Indices
-
-Before = Callable[[Expr, Expr], Expr]
-TWO = Const(2, i64)
+from ....loop.inline import inline
+from ....loop.script import alloc
+from ....sym.spec import bool_, i64
 
 
-@dataclass(frozen=True, slots=True)
-class Heap:
-    """A heap of `k` keys with their original indices (`places`), and the order of keys."""
-
-    keys: Buffer
-    places: Buffer
-    k: Expr
-    is_before: Before
-
-    def worse(self, key: Expr, place: Expr, than_key: Expr, than_place: Expr) -> Expr:
-        """True if an element comes after another one in the result."""
-        return Or(self.is_before(than_key, key), And(Not(self.is_before(key, than_key)), Lt(than_place, place)))
-
-    def within(self, index: Expr) -> Expr:
-        """True if an index is inside the heap's memory."""
-        return And(Le(ZERO, index), Lt(index, self.k))
-
-    def put(self, index: Expr, key: Expr, place: Expr) -> Stmt:
-        """Stores an element at an index."""
-        return seq(Store(self.keys, (index,), key), Store(self.places, (index,), place))
-
-    def sink(self, top: Expr, key: Expr, place: Expr, size: Expr) -> Stmt:
-        """Sift-down: inserts an element at `top` and moves worse children up, within the first `size` elements."""
-        hole, going = Cell("hole"), Cell("going", bool_)
-        h, left, right, child = (Var(name, i64) for name in ("h", "left", "right", "child"))
-        chosen = Cell("chosen")
-
-        def at(index: Expr) -> tuple[Expr, Expr]:
-            return self.keys.load(index), self.places.load(index)
-
-        rise = seq(self.put(h, *at(child)), hole.set(child))
-        step = seq(
-            Let(h, hole.get),
-            Let(left, h * 2 + 1),
-            Let(right, h * 2 + 2),
-            chosen.set(left),
-            going.set(Const(False, bool_)),
-            If(all_of(self.within(left), self.within(right), Lt(right, size)), If(self.worse(*at(right), *at(left)), chosen.set(right))),
-            Let(child, chosen.get),
-            If(
-                all_of(self.within(h), self.within(child), Lt(child, size)),
-                If(self.worse(*at(child), key, place), seq(rise, going.set(Const(True, bool_)))),
-            ),
-        )
-        end = Var("end", i64)
-        return seq(
-            hole.new(top),
-            chosen.new(ZERO),
-            going.new(Const(True, bool_)),
-            While(going.get, step),
-            Let(end, hole.get),
-            If(self.within(end), self.put(end, key, place)),
-        )
+@inline
+def best_by_heap(element, n, count, X, is_before, put):
+    """Puts the best `count` of the `n` elements of a row, best first, with their places in the row."""
+    best = alloc((count,), X)
+    where = alloc((count,), i64)
+    for i in range(min(count, n)):
+        best[i] = element(i)
+        where[i] = i
+    for t in range(count // 2):  # each element becomes worse than the two below it
+        top = count // 2 - 1 - t
+        if 0 <= top < count:
+            key = best[top]
+            place = where[top]
+            sink(best, where, count, top, key, place, count, is_before)
+    if count > 0:
+        for j in range(count, n):
+            new = element(j)
+            if is_before(new, best[0]):
+                sink(best, where, count, 0, new, j, count, is_before)
+    for r in range(count):
+        last = count - 1 - r
+        put(last, best[0], where[0])
+        key = best[last]
+        place = where[last]
+        sink(best, where, count, 0, key, place, last, is_before)
 
 
-def best_of_row(x: Buffer, at: Callable[[Expr], Indices], n: Expr, k: Expr, is_before: Before, values: Buffer, indices: Buffer) -> Stmt:
-    """Writes the best `k` of the `n` elements of a row, best first, and their indices."""
-    heap = Heap(Buffer("best", x.dtype, (k,), scope="workspace"), Buffer("where", i64, (k,), scope="workspace"), k, is_before)
-    i, t, j, r = (Var(name, i64) for name in "itjr")
-    new, key, place, top, last = Var("new", x.dtype), Var("key", x.dtype), Var("place", i64), Var("top", i64), Var("last", i64)
-    fill = For(i, ZERO, Min(k, n), "serial", heap.put(i, x.load(*at(i)), i))
-    half = Let(top, FloorDiv(k, TWO) - ONE - t)
-    order = seq(half, If(heap.within(top), seq(*_read(heap, top, key, place), heap.sink(top, key, place, k))))
-    better = If(is_before(new, heap.keys.load(ZERO)), heap.sink(ZERO, new, j, k))
-    result = seq(Store(values, at(last), heap.keys.load(ZERO)), Store(indices, at(last), heap.places.load(ZERO)))
-    pop = seq(Let(last, k - ONE - r), result, *_read(heap, last, key, place), heap.sink(ZERO, key, place, last))
-    return seq(
-        Alloc(heap.keys),
-        Alloc(heap.places),
-        fill,
-        For(t, ZERO, FloorDiv(k, TWO), "serial", order),
-        If(Lt(ZERO, k), For(j, k, n, "serial", seq(Let(new, x.load(*at(j))), better))),
-        For(r, ZERO, k, "serial", pop),
-    )
+@inline
+def sink(best, where, count, top, key, place, size, is_before):
+    """Sift-down: inserts an element at `top` and moves worse children up, within the first `size` elements."""
+    hole = alloc((1,), i64, scope="stack")
+    hole[0] = top
+    chosen = alloc((1,), i64, scope="stack")
+    chosen[0] = 0
+    going = alloc((1,), bool_, scope="stack")
+    going[0] = True
+    while going[0]:
+        h = hole[0]
+        left = h * 2 + 1
+        right = h * 2 + 2
+        chosen[0] = left
+        going[0] = False
+        if 0 <= left < count and (0 <= right < count) and right < size:
+            if is_worse(best[right], where[right], best[left], where[left], is_before):
+                chosen[0] = right
+        child = chosen[0]
+        if 0 <= h < count and (0 <= child < count) and child < size:
+            if is_worse(best[child], where[child], key, place, is_before):
+                best[h] = best[child]
+                where[h] = where[child]
+                hole[0] = child
+                going[0] = True
+    end = hole[0]
+    if 0 <= end < count:
+        best[end] = key
+        where[end] = place
 
 
-def _read(heap: Heap, index: Expr, key: Var, place: Var) -> tuple[Stmt, Stmt]:
-    return Let(key, heap.keys.load(index)), Let(place, heap.places.load(index))
+@inline
+def is_worse(key, place, than_key, than_place, is_before):
+    """True if an element comes after another one in the result."""
+    return is_before(than_key, key) or (not is_before(key, than_key) and than_place < place)

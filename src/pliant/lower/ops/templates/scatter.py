@@ -1,93 +1,125 @@
 """Scatter operators: copies the data (unless it is state, which is updated in place), then applies the updates in order.
 
-    for i, j: y[i, j] = x[i, j]
-    for i, j: place = index[i, j]; check(0 <= place < n); y[place, j] = y[place, j] + updates[i, j]
-
 Iterators over which two updates may hit the same element are ordered, so that the last update wins. The others are spatial (parallel).
 """
+
+# Inline functions are written in the loop language, which is not typed for mypy.
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from ....dtype import i64
 from ....graph.deduce import Deduction
 from ....graph.ops.elementwise import project
 from ....graph.ops.index import tuple_inside
 from ....graph.ops.shape import wrapped
 from ....loop.buffer import Buffer
-from ....loop.stmt import Check, Let, Stmt, Store, seq
-from ....sym.expr import Add, Binary, Const, Expr, Max, Min, Mul, Var
-from .build import ZERO, Indices, Site, block
+from ....loop.inline import compile_time, inline
+from ....loop.script import block, check, grid
+from ....sym.expr import Const, Expr
+from .build import Indices, Site
 
-COMBINE: dict[str, type[Binary]] = {"add": Add, "mul": Mul, "min": Min, "max": Max}
+Map = Callable[[Indices], Sequence[Expr]]  # iterators of an update -> its indices, as they are stored
 
 
-def elements(site: Site) -> Stmt:
+def elements(site: Site) -> Any:
     """Builds `scatter`: each update has an index along one axis."""
-    axis, index = site.attrs.axis, site.buffer(1)
+    axis, index, updates = site.attrs.axis, site.args[1], site.args[2]
     kinds = "".join("O" if i == axis else "S" for i in range(index.ndim))
+    return _scatter(
+        site,
+        kinds=kinds,
+        extents=index.shape,
+        indices=lambda v: [index.load(*v)],
+        first=axis,
+        place=lambda v, wrapped: (*v[:axis], *wrapped, *v[axis + 1 :]),
+        value=lambda v: _element(updates, index.shape, v),
+        reduction=site.attrs.reduction,
+    )
 
-    def update(v: Indices) -> Stmt:
-        (place,), lets = _places(site, "scatter", [index.load(*v)], axis)
-        return seq(*lets, _put(site, (*v[:axis], place, *v[axis + 1 :]), site.read(2, *v), site.attrs.reduction))
 
-    return seq(*_copy(site), block("scatter", kinds, index.shape, update))
-
-
-def tuples(site: Site) -> Stmt:
+def tuples(site: Site) -> Any:
     """Builds `scatter_nd`: the last dim of the indices holds index tuples."""
-    index = site.buffer(1)
+    index, updates, out = site.args[1], site.args[2], site.outs[0]
     *points, length = index.shape
-    assert isinstance(length, Const)
-    count = int(length.value)
+    rest, rank = out.shape[length.value :], len(points)
+    return _scatter(
+        site,
+        kinds="O" * rank + "S" * len(rest),
+        extents=(*points, *rest),
+        indices=lambda v: [index.load(*v[:rank], Const(k, i64)) for k in range(length.value)],
+        place=lambda v, wrapped: (*wrapped, *v[rank:]),
+        value=lambda v: _element(updates, (*points, *rest), v),
+        reduction=site.attrs.reduction,
+    )
 
-    def update(v: Indices) -> Stmt:
-        point, rest = v[: len(points)], v[len(points) :]
-        raw = [index.load(*point, Const(k, ZERO.dtype)) for k in range(count)]
-        places, lets = _places(site, "scatter_nd", raw, 0)
-        return seq(*lets, _put(site, (*places, *rest), site.read(2, *v), site.attrs.reduction))
 
-    return seq(*_copy(site), _tuples_block("scatter_nd", points, site.outs[0].shape[count:], update))
-
-
-def broadcast_tuples(site: Site) -> Stmt:
+def broadcast_tuples(site: Site) -> Any:
     """Builds `index_put`: each leading dim has a tensor of indices; indices and values broadcast."""
-    indices = [site.args[k] for k in range(2, len(site.args))]
+    values, indices, out = site.args[1], site.args[2:], site.outs[0]
     points = Deduction("index_put").broadcast(*(b.shape for b in indices if isinstance(b, Buffer)))
-    rest = site.outs[0].shape[len(indices) :]
-    whole = (*points, *rest)
-
-    def update(v: Indices) -> Stmt:
-        point = v[: len(points)]
-        raw = [b.load(*project(b.shape, points, point)) if isinstance(b, Buffer) else b for b in indices]
-        places, lets = _places(site, "index_put", raw, 0)
-        values = site.args[1]
-        value = values.load(*project(values.shape, whole, v)) if isinstance(values, Buffer) else values
-        return seq(*lets, _put(site, (*places, *v[len(points) :]), value, "add" if site.attrs.accumulate else "none"))
-
-    return seq(*_copy(site), _tuples_block("index_put", points, rest, update))
+    rest, rank = out.shape[len(indices) :], len(points)
+    return _scatter(
+        site,
+        kinds="O" * rank + "S" * len(rest),
+        extents=(*points, *rest),
+        indices=lambda v: [_element(b, points, v[:rank]) for b in indices],
+        place=lambda v, wrapped: (*wrapped, *v[rank:]),
+        value=lambda v: _element(values, (*points, *rest), v),
+        reduction="add" if site.attrs.accumulate else "none",
+    )
 
 
-def _copy(site: Site) -> Sequence[Stmt]:
-    data, out = site.buffer(0), site.outs[0]
-    if data is out:
-        return ()
-    return (block("copy", "S" * out.ndim, out.shape, lambda v: Store(out, v, data.load(*v))),)
+def _element(operand: Buffer | Expr, shape: Indices, v: Indices) -> Expr:
+    """Returns the element of an operand that is broadcast to `shape`."""
+    return operand.load(*project(operand.shape, shape, v)) if isinstance(operand, Buffer) else operand
 
 
-def _tuples_block(name: str, points: Sequence[Expr], rest: Sequence[Expr], update: Callable[[Indices], Stmt]) -> Stmt:
-    return block(name, "O" * len(points) + "S" * len(rest), (*points, *rest), update)
+def _scatter(
+    site: Site,
+    *,
+    kinds: str,
+    extents: Any,
+    indices: Map,
+    place: Callable[[Indices, Indices], Indices],
+    value: Callable[[Indices], Expr],
+    reduction: str,
+    first: int = 0,
+) -> Any:
+    """Returns the loop program of a scatter: an update over `extents` takes `value` to `place`, by indices of the dims from `first` on."""
+    data, out = site.args[0], site.outs[0]
+    NAME, IN_PLACE, COPIED = site.name, data is out, "S" * out.ndim
+    NONE, ADD, MUL, MIN = (reduction == name for name in ("none", "add", "mul", "min"))
 
+    @compile_time
+    def inside(index: Indices) -> tuple[Any, ...]:
+        condition, message, values = tuple_inside(NAME, list(zip(index, out.shape[first:], strict=False)), first)
+        return condition, message, *values
 
-def _places(site: Site, name: str, raw: Sequence[Expr], first: int) -> tuple[list[Expr], list[Stmt]]:
-    """Returns the indices with negative ones wrapped, and the statements that load and check them."""
-    extents = site.outs[0].shape[first : first + len(raw)]
-    read = [Var(f"index{k}", e.dtype) for k, e in enumerate(raw)]
-    lets: list[Stmt] = [Let(v, e) for v, e in zip(read, raw, strict=True)]
-    lets.append(Check(*tuple_inside(name, list(zip(read, extents, strict=True)), first)))
-    return [wrapped(v, n) for v, n in zip(read, extents, strict=True)], lets
+    @compile_time
+    def destination(v: Indices, index: Indices) -> Indices:
+        return place(v, tuple(wrapped(i, n) for i, n in zip(index, out.shape[first:], strict=False)))
 
+    loaded, updated = compile_time(lambda v: tuple(indices(v))), compile_time(value)
 
-def _put(site: Site, place: Indices, value: Expr, reduction: str) -> Stmt:
-    out = site.outs[0]
-    return Store(out, place, value if reduction == "none" else COMBINE[reduction](out.load(*place), value))
+    @inline
+    def put(at, new):  # `+` makes a store of a minimum, not a reduction, which would be reordered
+        (old := out[*at])
+        out[*at] = +(new if NONE else old + new if ADD else old * new if MUL else min(old, new) if MIN else max(old, new))
+
+    @inline
+    def scatter():
+        if not IN_PLACE:
+            for i in grid(*out.shape):
+                with block("copy", COPIED, *i) as v:
+                    out[*v] = data[*v]
+        for i in grid(*extents):
+            with block(NAME, kinds, *i) as v:
+                index = loaded(v)
+                check(*inside(index))
+                put(destination(v, index), updated(v))
+
+    return scatter

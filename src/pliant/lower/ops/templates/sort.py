@@ -1,225 +1,225 @@
 """Sorting operators: stable bottom-up merge sort of rows (keys with their indices), top-k, and binary search.
 
-    while width < n:                                    # runs of `width` are sorted
-        while start < n:                                # merge the run at start with the next one
-            for t in range(start, end): next[t] = the smaller of the two heads, the left one where they are equal
-        keys = next; width = 2 * width
-
-Rows run in parallel. Each index that comes from a cell is under a condition that bounds it, because range analysis knows nothing about
+Rows run in parallel. Each index that comes from memory is under a condition that bounds it, because range analysis knows nothing about
 loaded values.
 """
 
+# Inline functions are written in the loop language, which is not typed for mypy.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from typing import Any
 
-from ....dtype import DType, bool_, i8, i64
+from ....dtype import DType, bool_
 from ....loop.buffer import Buffer
-from ....loop.stmt import Alloc, For, If, Let, Stmt, Store, While, seq
-from ....support.record import dataclass
-from ....sym.conditions import all_of
-from ....sym.expr import And, Cast, Const, Eq, Expr, FloorDiv, Le, Lt, Min, Ne, Not, Or, Select, Var
-from .build import ONE, ZERO, Cell, Indices, Site, nest
-from .heap import Before, best_of_row
+from ....loop.inline import compile_time, inline
+from ....loop.script import alloc, grid, vector
+from ....sym.expr import Const, Expr, Var
+from ....sym.script import cast, select
+from ....sym.spec import i8, i64
+from .build import Site
+from .heap import best_by_heap
 
 SMALL = 64  # up to this k, topk keeps a sorted list on the stack instead of a heap: insertions are rare, and shift at most k elements
 
 
-def before(dtype: DType, descending: bool) -> Before:
+@functools.cache
+def order_of(dtype: DType, descending: bool) -> Any:
     """Returns the comparison "a comes before b" of a sort; NaN is the largest value."""
+    IS_BOOL, IS_FLOAT = dtype is bool_, dtype.is_float
 
-    def less(a: Expr, b: Expr) -> Expr:
-        if dtype is bool_:
-            return Lt(Cast(i8, a), Cast(i8, b))
-        return Or(Lt(a, b), And(Ne(b, b), Eq(a, a))) if dtype.is_float else Lt(a, b)
+    @inline
+    def less(a, b):
+        return cast(i8, a) < cast(i8, b) if IS_BOOL else (a < b or (b != b and a == a)) if IS_FLOAT else a < b
 
-    return (lambda a, b: less(b, a)) if descending else less
+    @inline
+    def is_before(a, b):
+        return less(b, a) if descending else less(a, b)
 
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Workspace of a merge sort: keys, their original indices (`places`), and a second copy of both to merge into."""
-
-    keys: Buffer
-    places: Buffer
-    next_keys: Buffer
-    next_places: Buffer
-
-    @staticmethod
-    def of(dtype: DType, n: Expr) -> Rows:
-        """Returns workspace for `n` keys."""
-        keys, following = (Buffer(name, dtype, (n,), scope="workspace") for name in ("keys", "next_keys"))
-        places, then = (Buffer(name, i64, (n,), scope="workspace") for name in ("places", "next_places"))
-        return Rows(keys, places, following, then)
-
-    def alloc(self) -> Stmt:
-        """Returns the allocations."""
-        return seq(*(Alloc(b) for b in (self.keys, self.places, self.next_keys, self.next_places)))
+    return is_before
 
 
-def merge_sort(rows: Rows, n: Expr, is_before: Before) -> Stmt:
-    """Sorts the first `n` keys; `n` must be provably at most the size of the workspace."""
-    width, start, left, right = (Cell(name) for name in ("width", "start", "left", "right"))
-    w, lo, middle, end = (Var(name, i64) for name in ("w", "lo", "middle", "end"))
-    t, j = Var("t", i64), Var("j", i64)
-    keys, places, next_keys, next_places = rows.keys, rows.places, rows.next_keys, rows.next_places
-    a, b = Var("a", i64), Var("b", i64)
-    has_a, has_b = all_of(Le(ZERO, a), Lt(a, middle), Lt(a, n)), all_of(Le(ZERO, b), Lt(b, end), Lt(b, n))
-
-    def move(source: Expr, cell: Cell) -> Stmt:
-        return seq(Store(next_keys, (t,), keys.load(source)), Store(next_places, (t,), places.load(source)), cell.set(source + 1))
-
-    one = seq(
-        Let(a, left.get),
-        Let(b, right.get),
-        If(And(has_a, has_b), _smaller(rows, t, a, b, left, right, is_before), If(has_a, move(a, left), If(has_b, move(b, right)))),
-    )
-    merge = seq(
-        Let(lo, start.get),
-        Let(middle, Min(lo + w, n)),
-        Let(end, Min(lo + w + w, n)),
-        left.set(lo),
-        right.set(middle),
-        For(t, lo, end, "serial", one if isinstance(n, Var | Const) else If(Lt(t, n), one)),  # range analysis cannot bound `t` by a product
-        start.set(end),
-    )
-    back = seq(Store(keys, (j,), next_keys.load(j)), Store(places, (j,), next_places.load(j)))
-    level = seq(
-        Let(w, width.get),
-        start.set(ZERO),
-        While(And(Le(ZERO, start.get), Lt(start.get, n)), merge),
-        For(j, ZERO, n, "vector", back),
-        width.set(w + w),
-    )
-    cells = seq(width.new(ONE), start.new(ZERO), left.new(ZERO), right.new(ZERO))
-    return seq(cells, While(And(Lt(ZERO, width.get), Lt(width.get, n)), level))
+@compile_time
+def is_plain(extent: Expr) -> Const:
+    """True for a dim or a number: range analysis bounds a loop variable by it, but not by a product."""
+    return Const(isinstance(extent, Var | Const), bool_)
 
 
-def _smaller(rows: Rows, t: Expr, a: Expr, b: Expr, left: Cell, right: Cell, is_before: Before) -> Stmt:
-    """Moves the smaller of two heads, with selects instead of a branch, which would be mispredicted half of the time."""
-    dtype = rows.keys.dtype
-    key_a, key_b, place_a, place_b = Var("key_a", dtype), Var("key_b", dtype), Var("place_a", i64), Var("place_b", i64)
-    second = Var("second", bool_)
-    return seq(
-        Let(key_a, rows.keys.load(a)),
-        Let(key_b, rows.keys.load(b)),
-        Let(place_a, rows.places.load(a)),
-        Let(place_b, rows.places.load(b)),
-        Let(second, is_before(key_b, key_a)),
-        Store(rows.next_keys, (t,), Select(second, key_b, key_a)),
-        Store(rows.next_places, (t,), Select(second, place_b, place_a)),
-        left.set(Select(second, a, a + 1)),
-        right.set(Select(second, b + 1, b)),
-    )
+@inline
+def merge_sort(keys, places, next_keys, next_places, n, is_before):
+    """Sorts the first `n` keys with their places, by merging into the other two buffers; `n` must be provably at most the size of all."""
+    width = alloc((1,), i64, scope="stack")  # runs of this length are sorted
+    width[0] = 1
+    start = alloc((1,), i64, scope="stack")
+    start[0] = 0
+    left = alloc((1,), i64, scope="stack")
+    left[0] = 0
+    right = alloc((1,), i64, scope="stack")
+    right[0] = 0
+    while 0 < width[0] < n:
+        w = width[0]
+        start[0] = 0
+        while 0 <= start[0] < n:  # merges the run at start with the next one
+            lo = start[0]
+            middle = min(lo + w, n)
+            end = min(lo + w + w, n)
+            left[0] = lo
+            right[0] = middle
+            for t in range(lo, end):
+                if is_plain(n) or t < n:
+                    merge_next(keys, places, next_keys, next_places, left, right, t, middle, end, n, is_before)
+            start[0] = end
+        for j in vector(n):
+            keys[j] = next_keys[j]
+            places[j] = next_places[j]
+        width[0] = w + w
 
 
-def sort(site: Site) -> Stmt:
+@inline
+def merge_next(keys, places, next_keys, next_places, left, right, t, middle, end, n, is_before):
+    """Moves the smaller of the heads of two runs to `t`, the left one where they are equal."""
+    a = left[0]
+    b = right[0]
+    (has_a := 0 <= a < middle and a < n)
+    (has_b := 0 <= b < end and b < n)
+    if has_a and has_b:
+        key_a = keys[a]
+        key_b = keys[b]
+        place_a = places[a]
+        place_b = places[b]
+        second = is_before(key_b, key_a)  # selects instead of a branch, which would be mispredicted half of the time
+        next_keys[t] = select(second, key_b, key_a)
+        next_places[t] = select(second, place_b, place_a)
+        left[0] = select(second, a, a + 1)
+        right[0] = select(second, b + 1, b)
+    elif has_a:
+        next_keys[t] = keys[a]
+        next_places[t] = places[a]
+        left[0] = a + 1
+    elif has_b:
+        next_keys[t] = keys[b]
+        next_places[t] = places[b]
+        right[0] = b + 1
+
+
+def sort(site: Site) -> Any:
     """Builds `sort`: the sorted values and their original indices."""
-    values, indices = site.outs
-    return _sorted_rows(site, values, indices)
+    return _sorted(site, *site.outs)
 
 
-def argsort(site: Site) -> Stmt:
+def argsort(site: Site) -> Any:
     """Builds `argsort`: the original indices of the sorted values."""
-    return _sorted_rows(site, None, site.outs[0])
+    return _sorted(site, None, site.outs[0])
 
 
-def topk(site: Site) -> Stmt:
-    """Builds `topk`: keeps the best elements in a sorted list if `k` is a small constant, else in a heap."""
-    k, (values, indices), x = site.attrs.k, site.outs, site.buffer(0)
-    if isinstance(k, Const) and 0 < k.value <= SMALL:
-        return _over_rows(site, lambda at: _best(site, k, at, values, indices))
-    n, is_before = x.shape[site.attrs.axis], before(x.dtype, site.attrs.largest)
-    return _over_rows(site, lambda at: best_of_row(x, at, n, k, is_before, values, indices))
-
-
-At = Callable[[Expr], Indices]  # index within a row -> indices into the tensor
-
-
-def _over_rows(site: Site, row: Callable[[At], Stmt]) -> Stmt:
-    """Runs `row` for every row along the axis, in parallel."""
-    shape, axis = site.buffer(0).shape, site.attrs.axis
-    others = (*shape[:axis], *shape[axis + 1 :])
-    return nest(others, lambda o: row(lambda j: (*o[:axis], j, *o[axis:])), outer="parallel")
-
-
-def _sorted_rows(site: Site, values: Buffer | None, indices: Buffer) -> Stmt:
+def _sorted(site: Site, values: Any, indices: Any) -> Any:
     """Sorts every row; stores the values (if wanted) and the original indices."""
-    x, j = site.buffer(0), Var("j", i64)
-    n = x.shape[site.attrs.axis]
-    rows = Rows.of(x.dtype, n)
+    x, axis = site.args[0], site.attrs.axis
+    outer, n, inner = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    X, WITH_VALUES, is_before = x.dtype, values is not None, order_of(x.dtype, site.attrs.descending)
 
-    def row(at: At) -> Stmt:
-        fill = seq(Store(rows.keys, (j,), x.load(*at(j))), Store(rows.places, (j,), j))
-        i = Var("i", i64)
-        write: Stmt = Store(indices, at(i), rows.places.load(i))
-        if values is not None:
-            write = seq(Store(values, at(i), rows.keys.load(i)), write)
-        sorting = merge_sort(rows, n, before(x.dtype, site.attrs.descending))
-        return seq(rows.alloc(), For(j, ZERO, n, "serial", fill), sorting, For(i, ZERO, n, "serial", write))
+    @inline
+    def rows():
+        for o, k in grid(*outer, *inner, outermost="parallel"):
+            keys = alloc((n,), X)
+            places = alloc((n,), i64)
+            next_keys = alloc((n,), X)
+            next_places = alloc((n,), i64)
+            for j in range(n):
+                keys[j] = x[*o, j, *k]
+                places[j] = j
+            merge_sort(keys, places, next_keys, next_places, n, is_before)
+            for i in range(n):
+                if WITH_VALUES:
+                    values[*o, i, *k] = keys[i]
+                indices[*o, i, *k] = places[i]
 
-    return _over_rows(site, row)
-
-
-def _best(site: Site, k: Const, at: At, values: Buffer, indices: Buffer) -> Stmt:
-    """Insertion into a sorted list: the best `k` of a row; each element better than the last one is inserted in order."""
-    x = site.buffer(0)
-    n, is_before = x.shape[site.attrs.axis], before(x.dtype, site.attrs.largest)
-    best, where = Buffer("best", x.dtype, (k,), scope="stack"), Buffer("where", i64, (k,), scope="stack")
-    have, place = Cell("have"), Cell("place")
-    j, i, h, new, p = Var("j", i64), Var("i", i64), Var("h", i64), Var("new", x.dtype), Var("p", i64)
-    q = Var("q", i64)
-    better = all_of(Lt(ZERO, place.get), Lt(place.get, k))
-    shift = seq(
-        Let(p, place.get),
-        Store(best, (p,), best.load(p - 1)),
-        Store(where, (p,), where.load(p - 1)),
-        place.set(p - 1),
-    )
-    put = seq(
-        place.set(Min(h, k - 1)),
-        If(Lt(h, k), have.set(h + 1)),
-        While(And(better, is_before(new, best.load(place.get - 1))), shift),
-        Let(q, place.get),
-        If(And(Le(ZERO, q), Lt(q, k)), seq(Store(best, (q,), new), Store(where, (q,), j))),
-    )
-    one = seq(
-        Let(new, x.load(*at(j))),
-        Let(h, have.get),
-        If(Or(Lt(h, k), is_before(new, best.load(k - 1))), put),
-    )
-    start = For(i, ZERO, k, "serial", seq(Store(best, (i,), Const(0, x.dtype)), Store(where, (i,), ZERO)))
-    r = Var("r", i64)
-    write = seq(Store(values, at(r), best.load(r)), Store(indices, at(r), where.load(r)))
-    return seq(
-        Alloc(best),
-        Alloc(where),
-        have.new(ZERO),
-        place.new(ZERO),
-        start,
-        For(j, ZERO, n, "serial", one),
-        For(r, ZERO, k, "serial", write),
-    )
+    return rows
 
 
-def search(site: Site) -> Stmt:
+def topk(site: Site) -> Any:
+    """Builds `topk`: keeps the best elements in a sorted list if `k` is a small constant, else in a heap."""
+    count, (values, indices), x, axis = site.attrs.k, site.outs, site.args[0], site.attrs.axis
+    outer, n, inner = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    X, is_before = x.dtype, order_of(x.dtype, site.attrs.largest)
+    best_of_row = best_by_insertion if isinstance(count, Const) and 0 < count.value <= SMALL else best_by_heap
+
+    @inline
+    def rows():
+        for o, k in grid(*outer, *inner, outermost="parallel"):
+
+            def element(j):
+                return x[*o, j, *k]
+
+            def put(i, value, place):
+                values[*o, i, *k] = value
+                indices[*o, i, *k] = place
+
+            best_of_row(element, n, count, X, is_before, put)
+
+    return rows
+
+
+@inline
+def best_by_insertion(element, n, count, X, is_before, put):
+    """The best `count` of `n` elements, in order: each element better than the last one of a sorted list is inserted."""
+    best = alloc((count,), X, scope="stack")
+    where = alloc((count,), i64, scope="stack")
+    have = alloc((1,), i64, scope="stack")
+    have[0] = 0
+    place = alloc((1,), i64, scope="stack")
+    place[0] = 0
+    for i in range(count):
+        best[i] = cast(X, 0)
+        where[i] = 0
+    for j in range(n):
+        new = element(j)
+        h = have[0]
+        if h < count or is_before(new, best[count - 1]):
+            place[0] = min(h, count - 1)
+            if h < count:
+                have[0] = h + 1
+            while 0 < place[0] < count and is_before(new, best[place[0] - 1]):
+                p = place[0]
+                best[p] = best[p - 1]
+                where[p] = where[p - 1]
+                place[0] = p - 1
+            q = place[0]
+            if 0 <= q < count:
+                best[q] = new
+                where[q] = j
+    for r in range(count):
+        put(r, best[r], where[r])
+
+
+def search(site: Site) -> Any:
     """Builds `searchsorted`: binary search for each value."""
-    order, out = site.buffer(0), site.outs[0]
-    n, less = order.shape[-1], before(order.dtype, descending=False)
-    low, high = Cell("low"), Cell("high")
-    a, b, middle, value = Var("a", i64), Var("b", i64), Var("middle", i64), Var("value", order.dtype)
+    order, values, out = site.args[0], site.args[1], site.outs[0]
+    n, less, RIGHT = order.shape[-1], order_of(order.dtype, descending=False), site.attrs.right
+    BATCHED, NUMBER = order.ndim > 1, not isinstance(values, Buffer)
 
-    def one(v: Indices) -> Stmt:
-        row = v[:-1] if order.ndim > 1 else ()
-        pivot = order.load(*row, middle)
-        behind = Not(less(value, pivot)) if site.attrs.right else less(pivot, value)
-        step = seq(
-            Let(a, low.get),
-            Let(b, high.get),
-            Let(middle, FloorDiv(a + b, Const(2, i64))),
-            If(all_of(Le(ZERO, middle), Lt(middle, n)), If(behind, low.set(middle + 1), high.set(middle)), high.set(a)),
-        )
-        looking = While(Lt(low.get, high.get), step)
-        return seq(low.new(ZERO), high.new(n), Let(value, site.read(1, *v)), looking, Store(out, v, low.get))
+    @inline
+    def positions():
+        for v in grid(*out.shape, outermost="parallel"):
+            low = alloc((1,), i64, scope="stack")
+            low[0] = 0
+            high = alloc((1,), i64, scope="stack")
+            high[0] = n
+            value = values if NUMBER else values[*v]
+            while low[0] < high[0]:
+                a = low[0]
+                b = high[0]
+                middle = (a + b) // 2
+                if 0 <= middle < n:
+                    (pivot := order[*v[:-1], middle] if BATCHED else order[middle])
+                    if not less(value, pivot) if RIGHT else less(pivot, value):
+                        low[0] = middle + 1
+                    else:
+                        high[0] = middle
+                else:
+                    high[0] = a
+            out[*v] = low[0]
 
-    return nest(out.shape, one, outer="parallel")
+    return positions
