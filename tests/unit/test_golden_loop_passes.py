@@ -62,6 +62,21 @@ def once(x: Tensor[f32, 8], y: Out[f32, 8]) -> None:
 
 
 @kernel(scheduled=True)
+def wide_tile(a: Tensor[f32, 6, n], b: Tensor[f32, n, 64], c: Out[f32, 6, 64]) -> None:
+    acc = alloc((6, 64), f32, scope="register")
+    for r in unroll(6):
+        for x in vector(64):
+            acc[r, x] = 0.0
+    for k in range(n):
+        for r in unroll(6):
+            for x in vector(64):
+                acc[r, x] += a[r, k] * b[k, x]
+    for r in unroll(6):
+        for x in vector(64):
+            c[r, x] = acc[r, x]
+
+
+@kernel(scheduled=True)
 def packed(x: Tensor[f32, 64], y: Out[f32, 4, 16]) -> None:
     for j_0 in range(4):
         for j_1 in vector(16):
@@ -195,6 +210,7 @@ EXAMPLES: dict[str, Any] = {
     "lift_workspace": turned,
     "lower_blocks": sums,
     "settle_unit_loops": once,
+    "narrow_register_tiles": wide_tile,
     "simplify_indices": packed,
     "choose_grain": rows,
     "decode_storage": codes,
@@ -216,7 +232,9 @@ PASSES = (*LOOP_PASSES, *SOURCE_PASSES)
 @pytest.mark.parametrize("step", PASSES, ids=lambda p: p.name)
 def test_golden(step: Any) -> None:
     func = EXAMPLES[step.name].func
-    goldens.compare(f"loop_passes/{step.name}", f"{step.name}: {step.holds}", str(func), str(step.run(func, Machine(8))))
+    goldens.compare(
+        f"loop_passes/{step.name}", f"{step.name}: {step.holds}", str(func), str(step.run(func, Machine(lanes=8, registers=16)))
+    )
 
 
 @pytest.mark.parametrize("step", KERNEL_PASSES, ids=lambda p: p.name)

@@ -65,7 +65,7 @@ def compile_module(module: Module, level: int = 2) -> Blob:
 
 def machine_of(target: Target) -> Machine:
     """Return the facts about a target that the lowering passes use: the number of f32 lanes of a vector register."""
-    return Machine(lanes=max(1, target.vector_bits // 32))
+    return Machine(lanes=max(1, target.vector_bits // 32), registers=target.n_vector_registers)
 
 
 class State(ModuleState):

@@ -4,10 +4,8 @@ The KV cache of all layers is two tensors: keys [runs, layers, run, kv_heads, d,
 are grouped in runs of a few (`kv_cache.py`), so that a layer reads large contiguous pieces and the pages in use are close together. Keys
 are transposed inside a page, so that the scores of 64 keys are vectors, for one query as for many. A *tile* is a few adjacent tokens of one
 sequence. With the query heads that share a KV head (grouped-query attention), its rows make two small GEMMs per page, accumulated in
-registers. A *range* is four consecutive pages. The result of a tile for a range is a *part*, and parts are merged in order:
-
-    scores[r, 256] = q[r, :] @ keys[:, 256];  best = max(scores);  p = exp(scores - best);  total = sum(p);  acc[r, :] = p @ values
-    merged: top = the larger best; acc and total of both, times exp(best - top), are added;  at the end out[r, :] = acc / total
+registers. A *range* is four consecutive pages, and the result of a tile for a range is a *part*; parts are merged in order. The pieces of
+this computation are those of the operator as well (`lower/ops/templates/flash.py`).
 
 Inside a range the loop over pages is outside the loop over heads, so memory is read sequentially. Steps of few tokens (decoding) run their
 ranges in parallel (split-K, as in flash decoding); steps of many tokens (prefill) run tiles in parallel and merge their parts in sequence.
@@ -43,7 +41,6 @@ from .. import (
     i64,
     inf,
     kernel,
-    muladd,
     parallel,
     select,
     tanh,
@@ -51,11 +48,20 @@ from .. import (
     vector,
     view,
 )
+from ..loop.inline import inline
+from ..lower.ops.templates.flash import (
+    LANES,
+    RANGE,
+    ROWS,
+    add_weighted_values,
+    clear_sums,
+    dot_products,
+    merge_part,
+    softmax_of_range,
+    write_results,
+)
 from .kv_cache import PAGE, STEP_PAGES, STEP_SEQUENCES, STEP_TOKENS, run_of
 
-LANES = 16  # width of the last reductions of a row: f32 lanes of an AVX-512 vector
-ROWS = 6  # rows of a tile: 6 x 64 sums are 24 of 32 AVX-512 registers; the operands take the rest
-RANGE = 4  # pages per range: the unit of parallel work in decoding
 FEW = 8  # up to this many tokens, tiles alone would not keep all threads busy, so ranges run in parallel
 
 t = dim("t", min=1, max=STEP_TOKENS)  # tokens of a step, of all sequences
@@ -202,13 +208,10 @@ def _append(KV_HEADS: int, SIZE: int, CACHE: Any, RUN: int) -> Any:
 @functools.cache
 def _part(shape: Paged, tokens: int) -> Any:
     """Returns the kernel that computes a part: accumulators, maxima and sums of `tokens` adjacent tokens over a range, for all heads."""
-    KV, D = shape.kv_heads, shape.head_dim
-    GROUP, R, SCALE, WINDOW, CAP = shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap
-    W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the register tile of p @ values
-    CHUNKS = D // W
-    TOKENS, RUN = tokens, shape.run
+    KV, R, D, TOKENS = shape.kv_heads, tokens * shape.group, shape.head_dim, tokens
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     ACC, ROW = InOut[f32, slots, KV, R, D], InOut[f32, slots, KV, R]
+    RUN, scores_of_page, add_page = shape.run, _scores_of_page(shape, tokens), _add_page(shape, tokens)
 
     @kernel(scheduled=True)
     def part(
@@ -226,87 +229,65 @@ def _part(shape: Paged, tokens: int) -> Any:
         for j in range(begin, end):
             page = cast(i64, page_table[s, j])
             check(page >= 0 and page < runs * RUN, "page {0} is not in the cache of {1} pages", page, runs * RUN)
-            run = page // RUN
-            member = page % RUN
             for h in range(KV):
-                dots = alloc((R, PAGE), f32, scope="register")
-                for r in unroll(R):
-                    for x in vector(PAGE):
-                        dots[r, x] = 0.0
-                for d in range(D):
-                    for r in unroll(R):
-                        for x in vector(PAGE):
-                            dots[r, x] = muladd(
-                                q[i + r // GROUP, h * GROUP + r % GROUP, d],
-                                cast(f32, keys[run, layer, member, h, d, x]),
-                                dots[r, x],
-                            )
-                for r in unroll(R):
-                    place = cast(i64, positions[i + r // GROUP])
-                    for x in vector(PAGE):
-                        value = select(CAP > 0.0, tanh(dots[r, x] * SCALE / select(CAP > 0.0, CAP, 1.0)) * CAP, dots[r, x] * SCALE)
-                        at = j * PAGE + x
-                        score[h, r, j - begin, x] = select(at <= place and (WINDOW == 0 or at > place - WINDOW), value, -inf)
+                scores_of_page(q, keys, layer, positions, i, page, h, score, j, begin)
         for h in range(KV):
+            softmax_of_range(R, exp, 0, end - begin, score, (h,), lanes, best, total, (slot, h))
             for r in unroll(R):
-                for x in vector(LANES):
-                    lanes[r, x] = -inf
-            for j in range(end - begin):
-                for r in unroll(R):
-                    for x in vector(LANES):
-                        lower = max(score[h, r, j, x], score[h, r, j, x + 16])
-                        lanes[r, x] = max(lanes[r, x], max(lower, max(score[h, r, j, x + 32], score[h, r, j, x + 48])))
-            for r in unroll(R):
-                for x in vector(8):
-                    lanes[r, x] = max(lanes[r, x], lanes[r, x + 8])
-                for x in vector(4):
-                    lanes[r, x] = max(lanes[r, x], lanes[r, x + 4])
-                best[slot, h, r] = max(max(lanes[r, 0], lanes[r, 1]), max(lanes[r, 2], lanes[r, 3]))
-                for x in vector(LANES):
-                    lanes[r, x] = 0.0
-            for j in range(end - begin):
-                for r in unroll(R):
-                    top = best[slot, h, r]
-                    safe = select(top == -inf, 0.0, top)
-                    for x in vector(PAGE):
-                        score[h, r, j, x] = exp(score[h, r, j, x] - safe)
-                    for x in vector(LANES):
-                        lower = score[h, r, j, x] + score[h, r, j, x + 16]
-                        lanes[r, x] = lanes[r, x] + (lower + (score[h, r, j, x + 32] + score[h, r, j, x + 48]))
-            for r in unroll(R):
-                for x in vector(8):
-                    lanes[r, x] = lanes[r, x] + lanes[r, x + 8]
-                for x in vector(4):
-                    lanes[r, x] = lanes[r, x] + lanes[r, x + 4]
-                total[slot, h, r] = (lanes[r, 0] + lanes[r, 1]) + (lanes[r, 2] + lanes[r, 3])
                 for x in vector(D):
                     acc[slot, h, r, x] = 0.0
         for j in range(begin, end):
             page = cast(i64, page_table[s, j])
             check(page >= 0 and page < runs * RUN, "page {0} is not in the cache of {1} pages", page, runs * RUN)
-            run = page // RUN
-            member = page % RUN
-            left = seen - j * PAGE
-            count = min(left, cast(i64, PAGE))
             for h in range(KV):
-                for c in range(CHUNKS):
-                    mixed = alloc((R, W), f32, scope="register")
-                    for r in unroll(R):
-                        for x in vector(W):
-                            mixed[r, x] = acc[slot, h, r, c * W + x]
-                    for k in range(count):
-                        for r in unroll(R):
-                            for x in vector(W):
-                                mixed[r, x] = muladd(
-                                    score[h, r, j - begin, k],
-                                    cast(f32, values[run, layer, member, h, k, c * W + x]),
-                                    mixed[r, x],
-                                )
-                    for r in unroll(R):
-                        for x in vector(W):
-                            acc[slot, h, r, c * W + x] = mixed[r, x]
+                add_page(values, layer, page, h, score, j, begin, seen, acc, slot)
 
     return part
+
+
+def _scores_of_page(shape: Paged, tokens: int) -> Any:
+    """Returns the code that computes the scores of a page, scaled, soft-capped and masked, for a KV head."""
+    D, GROUP, R, SCALE, WINDOW, CAP, RUN = (
+        shape.head_dim, shape.group, tokens * shape.group, shape.scale, shape.window, shape.cap, shape.run,
+    )  # fmt: skip
+
+    @inline
+    def scores_of_page(q: Any, keys: Any, layer: Any, positions: Any, i: Any, page: Any, h: Any, score: Any, j: Any, begin: Any) -> None:
+        def query(r: Any, d: Any) -> Any:
+            return q[i + r // GROUP, h * GROUP + r % GROUP, d]
+
+        def key(d: Any, x: Any) -> Any:
+            return cast(f32, keys[page // RUN, layer, page % RUN, h, d, x])
+
+        def put(r: Any, x: Any, dot: Any) -> None:
+            (at := j * PAGE + x)
+            (place := cast(i64, positions[i + r // GROUP]))
+            (scaled := tanh(dot * SCALE / CAP) * CAP if CAP > 0.0 else dot * SCALE)
+            score[h, r, j - begin, x] = select(at <= place and (WINDOW == 0 or at > place - WINDOW), scaled, -inf)
+
+        dot_products(R, D, PAGE, 1, query, key, put)
+
+    return scores_of_page
+
+
+def _add_page(shape: Paged, tokens: int) -> Any:
+    """Returns the code that adds p @ values of a page to the accumulators of a part, for a KV head."""
+    D, R, RUN = shape.head_dim, tokens * shape.group, shape.run
+    W = max(w for w in range(8, min(D, PAGE) + 1, 8) if D % w == 0)  # columns of the register tile
+
+    @inline
+    def add_page(values: Any, layer: Any, page: Any, h: Any, score: Any, j: Any, begin: Any, seen: Any, acc: Any, slot: Any) -> None:
+        def weight(r: Any, k: Any) -> Any:
+            return score[h, r, j - begin, k]
+
+        def value(k: Any, x: Any) -> Any:
+            return cast(f32, values[page // RUN, layer, page % RUN, h, k, x])
+
+        left = seen - j * PAGE
+        count = min(left, cast(i64, PAGE))
+        add_weighted_values(R, D, W, count, weight, value, acc, (slot, h))
+
+    return add_page
 
 
 @functools.cache
@@ -318,11 +299,7 @@ def _begin(shape: Paged, tokens: int) -> Any:
     @kernel(scheduled=True)
     def begin(acc: ACC, best: ROW, total: ROW) -> None:
         for h in range(KV):
-            for r in range(R):
-                best[h, r] = -inf
-                total[h, r] = 0.0
-                for d in vector(D):
-                    acc[h, r, d] = 0.0
+            clear_sums(R, D, acc, best, total, (h,))
 
     return begin
 
@@ -338,17 +315,7 @@ def _join(shape: Paged, tokens: int) -> Any:
     def join(acc: PARTS, best: NUMBERS, total: NUMBERS, slot: i64, all_acc: ACC, all_best: ROW, all_total: ROW) -> None:
         check(slot >= 0 and slot < slots, "part {0} is not there", slot)
         for h in range(KV):
-            for r in range(R):
-                old = all_best[h, r]
-                own = best[slot, h, r]
-                new = max(old, own)
-                safe = select(new == -inf, 0.0, new)
-                shrink = exp(old - safe)
-                weight = exp(own - safe)
-                all_best[h, r] = new
-                all_total[h, r] = muladd(all_total[h, r], shrink, total[slot, h, r] * weight)
-                for d in vector(D):
-                    all_acc[h, r, d] = muladd(all_acc[h, r, d], shrink, acc[slot, h, r, d] * weight)
+            merge_part(R, D, exp, acc, best, total, (slot, h), all_acc, all_best, all_total, (h,))
 
     return join
 
@@ -359,12 +326,18 @@ def _end(shape: Paged, tokens: int) -> Any:
     H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.head_dim
     ACC, ROW, RESULT = *shape.sums(tokens), Out[f32, tokens, H, D]
 
+    @inline
+    def write_row(acc: Any, total: Any, out: Any, h: Any, r: Any) -> None:
+        def put(x: Any, result: Any) -> None:
+            out[r // GROUP, h * GROUP + r % GROUP, x] = result
+
+        write_results(r, D, acc, total, (h,), put)
+
     @kernel(scheduled=True)
     def end(acc: ACC, total: ROW, out: RESULT) -> None:
         for h in range(KV):
             for r in range(R):
-                for d in vector(D):
-                    out[r // GROUP, h * GROUP + r % GROUP, d] = acc[h, r, d] / total[h, r]
+                write_row(acc, total, out, h, r)
 
     return end
 

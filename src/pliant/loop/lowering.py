@@ -16,6 +16,7 @@ from .passes.choose_grain import choose_grain
 from .passes.decode_storage import decode_storage
 from .passes.expand_math import expand_math
 from .passes.lower_blocks import lower_blocks
+from .passes.narrow_register_tiles import narrow_register_tiles
 from .passes.outline_parallel import outline_parallel
 from .passes.settle_lanes import settle_lanes
 from .passes.settle_unit_loops import settle_unit_loops
@@ -28,6 +29,7 @@ class Machine(NamedTuple):
     """A record of the properties of a target that loop passes depend on."""
 
     lanes: int = 8  # floats in a vector register
+    registers: int = 0  # vector registers; 0 if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class LoopPass(Named):
 LOOP_PASSES: tuple[LoopPass, ...] = (
     LoopPass("lower_blocks", "no block is left: loops, conditions and stores over loop variables", lambda f, m: lower_blocks(f)),
     LoopPass("settle_unit_loops", "the variable of a loop that runs once is its start", lambda f, m: settle_unit_loops(f)),
+    LoopPass("narrow_register_tiles", "register tiles fit the register file", lambda f, m: narrow_register_tiles(f, m.lanes, m.registers)),
     LoopPass("simplify_indices", "indices have no quotient that the loops around them decide", lambda f, m: simplify_indices(f)),
     LoopPass("choose_grain", "every parallel loop says how many iterations are a chunk", lambda f, m: choose_grain(f, m.lanes)),
     LoopPass("decode_storage", "memory holds no storage types but the unsigned integers u4 and u2", lambda f, m: decode_storage(f)),
