@@ -102,7 +102,7 @@ class _Rule:
         self.summing = Summing(how, whole=self._choose_unrolled(block, loops, how))
 
     def _tile_size(self) -> Choice:
-        """Decide the tile; if rows of images are copied, by default only heights that divide the image."""
+        """Decide the tile: rows of images by vectors along them, or channels by vectors."""
         func, r = self.s.program, self.roles
         block = find_block(func, self.name)
         tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
@@ -118,13 +118,10 @@ class _Rule:
             return self._decide_tile(best, work, Sizes(range(1, min(TALLEST, rows) + 1), vectors))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
         windows = SlidingWindow(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
-        self.copies = taps == depth
-        most = min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows)
-        heights = tuple(n for n in range(1, most + 1) if tiled is None or not self.copies or tiled % n == 0)
+        self.copies = taps == depth and tiled is not None
+        heights = range(1, min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows) + 1)
         best = choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
-        chosen = self._decide_tile(best, windows, Sizes(range(1, min(MOST_ROWS if tiled is None else TALLEST, rows) + 1), vectors))
-        self.copies = self.copies and (tiled is None or tiled % chosen.rows == 0)
-        return chosen
+        return self._decide_tile(best, windows, Sizes(range(1, min(MOST_ROWS if tiled is None else TALLEST, rows) + 1), vectors))
 
     def _decide_tile(self, best: Choice, work: Gemm, sizes: Sizes) -> Choice:
         """Decide the tile: by default the one the cost model chooses, or any other that fits the registers."""
@@ -159,33 +156,44 @@ class _Rule:
         s.reorder(*(self._loop(v) for v in (*([r.tiled] if r.tiled else []), *r.outer, r.column, *r.reduced)))
         if self._sums_products() and self.target.has_fma:
             s.contract(self.name)
-        copied = False
-        if r.tiled is None:
-            self._nest(self.name, [], [])
-        elif (extent := self._extent(r.tiled)) is not None and extent <= t.rows:
-            copied = self._nest(self.name, [], [self._loop(r.tiled)])
-        elif extent is None and r.outer:
-            self._any_rows(self._loop(r.tiled))
-        else:
-            tiles, within = rows = s.split(self._loop(r.tiled), None, t.rows, tail="balance")
-            for rest in rows.tails:
-                *around, own = s.loops(rest, r.tiled)
-                self._nest(rest, around, [own])
-            copied = self._nest(self.name, [tiles], [within])
+        producer = self._copied_producer()
+        copied = producer is not None and tried(partial(self._tiles, producer))
+        if not copied:
+            self._tiles(None)
         side = ", rows with their padding on the stack" if copied else ""
         return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
 
-    def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle]) -> bool:
-        """Parallelize the tiles of one size; return True if the rows they read are copied."""
+    def _tiles(self, producer: tuple[str, Buffer] | None) -> None:
+        """Tile all rows; if there is a producer (its block and its buffer), each tile computes the rows that it reads on the stack."""
+        s, r = self.s, self.roles
+        with s.attempt():
+            extent = self._extent(r.tiled) if r.tiled else 1
+            if r.tiled is None:
+                self._nest(self.name, [], [], producer)
+            elif extent is not None and extent <= self.tile.rows:
+                self._nest(self.name, [], [self._loop(r.tiled)], producer)
+            elif extent is None and r.outer:
+                self._any_rows(self._loop(r.tiled))
+            else:
+                tiles, within = rows = s.split(self._loop(r.tiled), None, self.tile.rows, tail="balance")
+                for rest in rows.tails:
+                    *around, own = s.loops(rest, r.tiled)
+                    self._nest(rest, around, [own], producer)
+                self._nest(self.name, [tiles], [within], producer)
+            if producer is not None:
+                s.compute_inline(producer[0])
+
+    def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle], producer: tuple[str, Buffer] | None) -> None:
+        """Parallelize the tiles of one size, and copy the rows they read if there is a producer."""
         s = self.s
         chain = s.loops(name)
         outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
         column, reduced = chain[-1 - self.depth], chain[len(chain) - self.depth :]
         s.reorder(*outer, *tiles, column, *within, *reduced)
         at = self._share(outer, tiles)
-        copied = self.copies and at is not None and self._padded_rows(at)
+        if producer is not None:
+            self._copy(name, at, producer[1])
         self._columns(name, column, len(within))
-        return copied
 
     def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
         """Parallelize images and tiles of rows, or images alone; return the loop around a tile."""
@@ -211,32 +219,35 @@ class _Rule:
         r = self.reduce
         return r.combiner.name == "add" and isinstance(r.values[0], Mul) and r.targets[0].dtype.is_float
 
-    def _padded_rows(self, at: LoopHandle) -> bool:
-        """Copy the rows that a tile reads and fuse the elementwise block that makes them (padding) into the copy; return True if done."""
-        producer = self._producer()
-        if producer is None or not self.decide("copy_rows", (False, True), True, why="rows with their padding are read without conditions"):
-            return False
-        return tried(partial(self._copy, at, *producer))
+    def _copied_producer(self) -> tuple[str, Buffer] | None:
+        """Decide whether each tile computes the rows it reads (padding) on the stack; return the block that makes them and their buffer."""
+        producer = self._producer() if self.copies else None
+        if producer is None:
+            return None
+        size = _bytes(producer[1])
+        why = f"the padded operand has {size >> 10} KiB: one that exceeds the L2 cache is not written to memory and read again"
+        return producer if self.decide("copy_rows", (False, True), size > self.target.caches.l2, why=why) else None
 
-    def _producer(self) -> tuple[str, str] | None:
+    def _producer(self) -> tuple[str, Buffer] | None:
         """Return the elementwise block that makes an operand read by this block alone, and that operand; None if there is none."""
         func = self.s.program
         block = find_block(func, self.name)
         for buffer in {a.buffer: None for a in accesses(block) if not a.write}:
             by = writers(func, buffer)
             if allocation(func, buffer) is not None and len(by) == 1 and elementwise(by[0]) and readers(func, buffer) == [block]:
-                return by[0].name, buffer.name
+                return by[0].name, buffer
         return None
 
-    def _copy(self, at: LoopHandle, producer: str, buffer: str) -> None:
+    def _copy(self, name: str, at: LoopHandle | None, buffer: Buffer) -> None:
+        """Copy the rows of an operand that a tile reads to the stack."""
         s = self.s
-        with s.attempt():
-            copy = s.cache_read(self.name, buffer, at, scope="stack")
-            store = copy.block.body
-            if not isinstance(store, Store) or _bytes(store.buffer) > LARGEST_COPY:
-                raise ScheduleError(f"the rows of `{buffer}` that a tile reads are too long for the stack")
-            s.compute_inline(producer)
-            s.vectorize(s.loops(copy)[-1])
+        if at is None:
+            raise ScheduleError(f"block `{name}` has one tile: there is no loop in which to copy its rows")
+        copy = s.cache_read(name, buffer.name, at, scope="stack")
+        store = copy.block.body
+        if not isinstance(store, Store) or _bytes(store.buffer) > LARGEST_COPY:
+            raise ScheduleError(f"the rows of `{buffer.name}` that a tile reads are too long for the stack")
+        s.vectorize(s.loops(copy)[-1])
 
     def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
         """Split columns into vectors, with a masked vector for the remainder."""
