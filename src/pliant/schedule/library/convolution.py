@@ -18,12 +18,11 @@ The sum runs in the order of the program's reduction loops for every element, lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from math import prod
 
-from ...loop.analysis.block_kind import along, elementwise, matmul_of, packed, reads_once, sums_rows
+from ...loop.analysis.block_kind import along, elementwise, matmul_of, packed, sums_rows
 from ...loop.analysis.nest_shape import iter_named, plain_loops, untouched
-from ...loop.analysis.nests import accesses, allocation, base_facts, blocks, constant_extent, find_block, plain_iters, readers
+from ...loop.analysis.nests import accesses, allocation, base_facts, constant_extent, find_block, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
@@ -49,10 +48,10 @@ from .convolution_roles import (
     tile_sizes,
 )
 from .dot_products import dot_product_of
-from .matmul import with_epilogue
+from .epilogue import join_elementwise, with_epilogue
 from .packing import packing, packs, right_side
 from .parallelize import share
-from .record import NotApplicable, NotChosen, Packing, Promotable, Rule, tried
+from .record import NotApplicable, NotChosen, Packing, Promotable, Rule
 
 SOME_WIDTHS = (20, 40, 80)  # widths of an image that the cost model averages over if the width is dynamic
 SOME_ROWS = 40  # height of an image that the cost model assumes if it is dynamic
@@ -84,7 +83,7 @@ def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str
     if not roles.lane and choose_lanes(s.program, block, decide) == "row":
         raise NotChosen
     known_sums(s.program, block, any_size=roles.lane is not None)
-    _join(s, block)
+    join_elementwise(s, block)
     rule = _Rule(s, roles, decide)
     text = with_epilogue(s, find_block(s.program, name), rule.apply)
     if roles.lane:
@@ -128,25 +127,6 @@ def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] |
 def _size(loop: For) -> int:
     """Return a constant extent, or 0 if it is not constant."""
     return int(loop.stop.value) if isinstance(loop.stop, Const) else 0
-
-
-def _join(s: Schedule, block: Block) -> None:
-    """Inline elementwise blocks after a convolution into each other if one reads the other's elements once, as in `y * sigmoid(y)`.
-
-    The epilogue then reads the result of the convolution in one block, which can be fused into the write-back.
-    """
-    order = blocks(s.program.body)
-    for b in order[order.index(block) + 1 :]:
-        store = elementwise(b)
-        if store is None or allocation(s.program, store.buffer) is None:
-            continue
-        users = readers(s.program, store.buffer)
-        if len(users) == 1 and elementwise(users[0]) is not None and reads_once(users[0], store.buffer) and _reads(b) & _reads(users[0]):
-            tried(partial(s.compute_inline, b.name))
-
-
-def _reads(block: Block) -> set[Buffer]:
-    return {a.buffer for a in accesses(block) if not a.write}
 
 
 def _share_copies(s: Schedule, name: str) -> None:

@@ -37,7 +37,8 @@ from ..primitives.layout import layouts_of
 from ..primitives.tensorize import tile_of_instruction
 from ..schedule import LoopHandle, Schedule
 from .accumulate import Summing, sizes_of
-from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles, with_epilogue
+from .epilogue import with_epilogue
+from .matmul import MANY_ROWS, TiledProduct, TileSize, decide_copy, tile_size, tiles
 from .packing import may_be_packed
 from .record import NotApplicable, Packing, Rule, Version, required_loops, tried
 

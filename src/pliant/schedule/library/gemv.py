@@ -22,7 +22,8 @@ from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule
 from .accumulate import PRODUCTS, Loops, Sizes, Summing, begin, cut, lanes, with_parts
-from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load, with_epilogue
+from .epilogue import with_epilogue
+from .matmul import FEW_PANELS, TiledProduct, TileSize, wide_load
 from .record import NotChosen, Rule
 
 WIDEST = 2**12  # bytes of a row in a panel by default: one page, so that each row of a panel touches at most two

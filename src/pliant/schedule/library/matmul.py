@@ -16,14 +16,13 @@ as the row in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType, f16
-from ...loop.analysis.block_kind import Matmul, decodes, elementwise, matmul_of
+from ...loop.analysis.block_kind import Matmul, decodes, matmul_of
 from ...loop.analysis.nest_shape import iter_named, plain_loops
-from ...loop.analysis.nests import blocks, constant_extent, find_block, writers
+from ...loop.analysis.nests import constant_extent, find_block, writers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.record import dataclass
@@ -36,6 +35,7 @@ from ..schedule import LoopHandle, Schedule
 from ..tile_cost_model import Sizes, choose_tile, legal_tiles
 from ..workloads import Gemm
 from .accumulate import Summing, decide_summing, sum_tile
+from .epilogue import with_epilogue
 from .packing import packing, right_side
 from .parallelize import fuse_into
 from .record import NotApplicable, Packing, Rule, Version, for_many, required_loops, tried
@@ -197,15 +197,6 @@ def _widen_rows(s: Schedule, block: Block, roles: Matmul) -> bool:
     if narrow is None or narrow.dtype is not f16 or not _result(block).is_float or _result(block) is f16:
         return False
     return tried(partial(s.reindex, block.name, narrow.buffer.name, dtype=str(_result(block))))
-
-
-def with_epilogue(s: Schedule, block: Block, apply: Callable[[], str]) -> str:
-    """Apply a rule to a product, then fuse the elementwise blocks that follow into its write-back, as far as that is legal."""
-    order = blocks(s.program.body)
-    later = [b.name for b in order[order.index(block) + 1 :] if elementwise(b) is not None]
-    text = apply()
-    folded = [e for e in later if tried(partial(s.reverse_compute_inline, e))]
-    return text + (f", with {', '.join(f'`{e}`' for e in folded)} in its write-back" if folded else "")
 
 
 class TiledProduct:

@@ -38,7 +38,7 @@ from ..workloads import ConvOverRow, Gemm, SlidingWindow
 from .accumulate import Sizes as Parts
 from .accumulate import Summing, cuts_for, decide_parts, sum_tile
 from .convolution_roles import Windows, choose_lanes, convolution_of, in_blocks, known_sums, overlap_of, taps_of, tile_sizes, windows_of
-from .matmul import with_epilogue
+from .epilogue import join_elementwise, with_epilogue
 from .parallelize import share
 from .record import Promotable, Rule, tried
 
@@ -68,8 +68,9 @@ def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
     if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block, decide.target):
         choose_lanes(s.program, block, decide)  # records the decision `lanes`; the convolution rule has left the block to this one
     known_sums(s.program, block)
+    join_elementwise(s, block)
     rule = _Rule(s, roles, decide)
-    return with_epilogue(s, block, rule.apply)
+    return with_epilogue(s, find_block(s.program, decide.block), rule.apply)
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
