@@ -57,7 +57,9 @@ SOME_WIDTHS = (20, 40, 80)  # widths of an image that the cost model averages ov
 SOME_ROWS = 40  # height of an image that the cost model assumes if it is dynamic
 SOME_CHANNELS = 128  # number of channels that the cost model assumes if it is dynamic
 MOST_ROWS = 28  # most rows of `tile`: with one vector it needs 30 registers, and no machine has more than 32
-DYNAMIC_ROWS = 8  # most rows of `tile` for a dynamic width: each smaller number needs a body of its own for the remainder
+# Most rows of the default `tile`, and of any for a dynamic width, where each smaller number needs a body of its own for the remainder.
+# Eight rows of one vector hide the latency of two FMA units. The write-back of more is unrolled into so many activations that they spill.
+DEFAULT_ROWS = 8
 MOST_VECTORS = 4  # most vectors of `tile`: each is a stream through the weights
 LONG = 1024  # a sum of at least this many terms keeps its constant length, so that its parts have one size; shorter sums may share a kernel
 
@@ -164,16 +166,17 @@ class _Rule:
     def _tile_size(self) -> Choice:
         """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
         r = self.roles
-        most = min(max(self.rows, 1), MOST_ROWS) if self.rows is not None else DYNAMIC_ROWS
+        most, few = (min(max(self.rows, 1), n) if self.rows is not None else DEFAULT_ROWS for n in (MOST_ROWS, DEFAULT_ROWS))
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
         size, full = self.dtype.bits // 8, self.target.vector_bits // self.dtype.bits  # a block may be a part of a vector
         columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * full
         taps = taps_of(self.s.program, find_block(self.s.program, self.name))
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
         works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
-        sizes = Sizes(range(1, most + 1), self._vectors_of_a_panel())
-        best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), sizes))
-        domain = legal_tiles(self.target, works[-1], sizes)
+        vectors_of_a_panel = self._vectors_of_a_panel()
+        usual = Sizes(range(1, few + 1), vectors_of_a_panel)
+        best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), usual))
+        domain = legal_tiles(self.target, works[-1], Sizes(range(1, most + 1), vectors_of_a_panel))
         domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
         rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
         return Choice(rows, vectors, best.text)
