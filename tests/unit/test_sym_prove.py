@@ -24,6 +24,8 @@ FULL, ENDED = Min(n * m // 16 - i * 64, const(64)), Min((n * m + 15) // 16 - i *
 WHOLE = PIECES.with_loop(j, FULL).with_loop(p, 16)
 OTHERS = PIECES.with_loop(j, ENDED - FULL, FULL).with_loop(p, 16)
 flat = i * 1024 + (j * 16 + p)
+fours = Dim("fours", multiple_of=4)
+EIGHTS = NONE.with_loop(i, (fours + 7) // 8)  # parts of 8, the last one of 4 where 8 does not divide
 
 PROVEN: list[tuple[Expr, Facts]] = [
     (n >= 0, NONE),
@@ -32,6 +34,8 @@ PROVEN: list[tuple[Expr, Facts]] = [
     (n >= 1, FLAT),
     (i * 4 + 3 < n * 4, FLAT),
     (i * m + j < n * m, FLAT),
+    (i * 8 < fours, EIGHTS),
+    (i * 8 + 3 < fours, EIGHTS),
     (j * n + i < m * n, FLAT),
     (i * m * k + j * k + p < n * m * k, CUBE),
     ((i * m + j) * k + p >= 0, CUBE),
@@ -97,6 +101,7 @@ UNPROVABLE: list[tuple[Expr, Facts]] = [
     (i < n, NONE),
     (i * m + j < n * m - 1, FLAT),
     (i * 16 + j < n, TILES),
+    (i * 8 + 4 < fours, EIGHTS),
     (i * m * k + j * k + p < n * m * k, FLAT.with_loop(p, k)),  # n * m * k may overflow
     (n > 0, NONE),
     (n * m // m * m <= n, NONE),

@@ -215,24 +215,32 @@ class _Search:
         return usable
 
     def tighten(self, p: Poly) -> Poly:
-        """Divides by the common divisor of all terms, rounding the constant down (valid for integers)."""
-        g = 0
-        for m, c in p.items():
-            if m:
-                term = abs(c)
-                for atom in m:
-                    term *= multiple(atom, self.facts)
-                g = gcd(g, term)
-                if g == 1:
-                    return p
-        if g == 0:
-            return p
-        rest = p.get((), 0) // g * g
-        p = {m: c for m, c in p.items() if m}
-        if rest:
-            p[()] = rest
-        common = gcd(*p.values())
-        return {m: c // common for m, c in p.items()} if common > 1 else p
+        """Divides by the common divisor of all terms, rounding the constant down."""
+        return tightened(p, self.facts)
+
+
+def tightened(p: Poly, facts: Facts) -> Poly:
+    """A polynomial that is at least 0 exactly where `p` is: divided by the common divisor of all terms, its constant rounded down.
+
+    n + 7 - 8 * q >= 0, n a multiple of 4    ->    n + 4 - 8 * q >= 0
+    """
+    g = 0
+    for m, c in p.items():
+        if m:
+            term = abs(c)
+            for atom in m:
+                term *= multiple(atom, facts)
+            g = gcd(g, term)
+            if g == 1:
+                return p
+    if g == 0:
+        return p
+    rest = p.get((), 0) // g * g
+    p = {m: c for m, c in p.items() if m}
+    if rest:
+        p[()] = rest
+    common = gcd(*p.values())
+    return {m: c // common for m, c in p.items()} if common > 1 else p
 
 
 def definition(atom: Expr, facts: Facts) -> tuple[Poly, ...]:
@@ -264,7 +272,9 @@ def _definition(atom: Expr, facts: Facts) -> list[Poly]:
         return []
     if type(atom) is E.FloorDiv:
         rest = add(a, multiply(d, me), -1)  # 0 <= a - d*q < d
-        return [rest, add(add(d, constant(-1)), rest, -1), *(add(add(e, constant(-1)), me, -1) for e in ends)]
+        # The goal of a proof is rounded to multiples too, so what it is proved from must not be weaker.
+        known = [tightened(rest, facts), tightened(add(add(d, constant(-1)), rest, -1), facts)]
+        return [*known, *(add(add(e, constant(-1)), me, -1) for e in ends)]
     inequalities = [add(add(d, constant(-1)), me, -1)]
     if int_range(atom.args[0], facts)[0] >= 0:
         inequalities.append(add(a, me, -1))
