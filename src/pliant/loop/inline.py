@@ -43,14 +43,17 @@ from typing import Any
 from ..dtype import bool_, i64
 from ..support.errors import counted
 from ..support.resolve import ALLOWED_BUILTINS, Source, closure_of, source_of
-from ..sym.expr import Add, And, Binary, Const, Expr, Max, Min, Mul, Not, Or, Sub, Var
+from ..sym.expr import Add, And, Binary, Compare, Const, Eq, Expr, FloorDiv, FloorMod, Le, Lt, Mul, Ne, Not, Or, Sub, Var
 from ..sym.parse import Open, Value
 from .buffer import Buffer, Load
 from .parse import LOOP_WORDS, KernelParser
 from .scope import Binding, Expander, ScopedParser
 from .stmt import Check, For, Iter, Let, Seq, Stmt, map_children, seq
 
-FOLDED: dict[type[Binary], Callable[[Any, Any], int]] = {Add: operator.add, Sub: operator.sub, Mul: operator.mul, Min: min, Max: max}
+SIMPLIFIED: dict[type[Binary], Callable[[Any, Any], Expr]] = {  # the operators of expressions fold constants and drop zeros and ones
+    Add: operator.add, Sub: operator.sub, Mul: operator.mul, FloorDiv: operator.floordiv, FloorMod: operator.mod,
+}  # fmt: skip
+DECIDED: dict[type[Compare], Callable[[Any, Any], bool]] = {Lt: operator.lt, Le: operator.le, Eq: operator.eq, Ne: operator.ne}
 KINDS = tuple(LOOP_WORDS.values())
 _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions again for each kernel: their trees are parsed once
 
@@ -160,7 +163,7 @@ class InlineParser(KernelParser):
         """Parses `if`; a constant condition takes its branch."""
         condition = self.expr(node.test, bool_)
         if not isinstance(condition, Const):
-            return super().if_(node)
+            return self.branches(node, condition)
         with self.scope():
             return self.body(node.body if condition.value else node.orelse)
 
@@ -169,7 +172,7 @@ class InlineParser(KernelParser):
         condition = self.expr(test, bool_)
         if isinstance(condition, Const):
             return self.value(body if condition.value else orelse)
-        return super().select(node, test, body, orelse)
+        return self.selected(node, condition, body, orelse)
 
     def unary(self, node: ast.expr, op: ast.unaryop, operand: ast.expr) -> Value:
         """Parses `-a`, `~a`, `not a`; `not` of a constant is a constant."""
@@ -192,17 +195,20 @@ class InlineParser(KernelParser):
         return result
 
     def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
-        """Builds `cls(a, b)`; extents that Python knows are computed."""
-        if a.dtype is i64 and isinstance(a, Const) and isinstance(b, Const) and cls in FOLDED:
-            return Const(FOLDED[cls](a.value, b.value), i64)
-        return super().arithmetic(node, cls, a, b)
+        """Builds `cls(a, b)`; indices and extents are computed as far as they are known."""
+        return SIMPLIFIED[cls](a, b) if a.dtype is i64 and cls in SIMPLIFIED else super().arithmetic(node, cls, a, b)
+
+    def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
+        """Builds one comparison; one of known integers is decided."""
+        result = super()._compare(node, cls, exchanged, sides, values)
+        a, b = result.args
+        known = isinstance(a, Const) and isinstance(b, Const) and a.dtype is i64
+        return Const(DECIDED[type(result)](a.value, b.value), bool_) if known else result  # type: ignore[attr-defined, index]
 
     # Loops that are written out, and loops of any number of dims.
 
     def loop(self, node: ast.For) -> Stmt:
-        """Parses a loop; one over a Python tuple is written out, and one over `grid(*shape)` has a tuple of variables."""
-        if self.word(node.iter) == "grid" and isinstance(node.iter, ast.Call):
-            return self.of_any_rank(node, node.iter)
+        """Parses a loop; one over a Python tuple is written out."""
         if isinstance(node.iter, ast.Tuple | ast.Name | ast.Attribute) or self.expander(node.iter):
             values = argument(self, node.iter)
             if isinstance(values, tuple | list | range):
@@ -224,9 +230,8 @@ class InlineParser(KernelParser):
                 body.append(self.body(node.body))
         return seq(*body)
 
-    def of_any_rank(self, node: ast.For, call: ast.Call) -> Stmt:
+    def grid(self, node: ast.For, call: ast.Call) -> Stmt:
         """Parses nested loops; the variables of the loops of a `*shape` are one tuple."""
-        self.no_else(node)
         kinds = {k.arg: self.text(k.value, "kind of loop", KINDS) for k in call.keywords}
         if not kinds.keys() <= {"outermost", "innermost"}:
             raise self.error(call, "`grid` has the keywords `outermost` and `innermost`")

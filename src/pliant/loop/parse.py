@@ -96,7 +96,10 @@ class KernelParser(ComputeParser):
 
     def if_(self, node: ast.If) -> Stmt:
         """Parses `if`, `elif`, `else`."""
-        condition = self.expr(node.test, bool_)
+        return self.branches(node, self.expr(node.test, bool_))
+
+    def branches(self, node: ast.If, condition: Expr) -> Stmt:
+        """Parses the branches of an `if`."""
         with self.scope():
             then = self.body(node.body)
         orelse = None

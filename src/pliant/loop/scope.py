@@ -76,7 +76,11 @@ class ScopedParser(ExprParser):
 
     def find(self, name: str) -> Binding | None:
         """Returns the binding of a name in the kernel's scopes, or None."""
-        return next((s[name] for s in reversed(self.scopes) if name in s), None)
+        for scope in reversed(self.scopes):
+            binding = scope.get(name)
+            if binding is not None:
+                return binding
+        return None
 
     # Looking up.
 
@@ -90,13 +94,15 @@ class ScopedParser(ExprParser):
                 help_ = "init runs before the first step of the reduction: it sees the S iterators only"
                 raise self.error(node, f"`{node.id}` is no S iterator, and unknown in init", help=help_)
             return bound.value
-        if node.id not in self.source.scope and node.id in self.gone:
+        try:
+            return self.source.scope[node.id]
+        except KeyError:
+            pass
+        if node.id in self.gone:
             gone = self.gone[node.id]
             fact = f"it is the {gone.what} of line {gone.span.line}, and known only to the end of the indented part there"
             raise self.error(node, f"`{node.id}` is not defined any more", facts=[fact])
-        if node.id not in self.source.scope:
-            raise self.source.undefined(node, [n for s in self.scopes for n in s])
-        return self.source.scope[node.id]
+        raise self.source.undefined(node, [n for s in self.scopes for n in s])
 
     def resolve(self, node: ast.expr) -> object:
         """The object that a name or dotted name means; local names of a kernel have no attributes."""

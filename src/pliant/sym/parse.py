@@ -262,7 +262,10 @@ class ExprParser:
 
     def select(self, node: ast.expr, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Value:
         """Parses `body if test else orelse`."""
-        condition = self.expr(test, bool_)
+        return self.selected(node, self.expr(test, bool_), body, orelse)
+
+    def selected(self, node: ast.expr, condition: Expr, body: ast.expr, orelse: ast.expr) -> Value:
+        """Parses the two values of a selection."""
         return self.join(node, (body, self.value(body)), (orelse, self.value(orelse)), lambda a, b: Select(condition, a, b))
 
     # Calls.

@@ -1,28 +1,29 @@
 """GEMM with f16 or bf16 weights (graph/ops/half_weights.py), which are widened to f32 in registers.
 
-for pack of 64 rows of weights (parallel):
-    for tile of ROWS rows of activations, then of 2, 1:
-        acc[i, l] = 0                                          # in registers
-        for k: acc[i, l] = muladd(x[i, k], wide(w[k, l]), acc[i, l])
-        y = acc
-
 The sum of a row is computed in the same order in every tile size, so a result does not depend on the number of rows.
 """
 
+# Inline functions are written in the loop language, which is not typed for mypy.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from ....dtype import f32, i64
+from ....dtype import i64
 from ....graph.ops.half_weights import PACK, wide
 from ....loop.buffer import Buffer
-from ....loop.stmt import Alloc, For, If, Stmt, Store, seq
-from ....sym.expr import Const, Dim, Eq, Expr, Lt, MulAdd, Var
-from .build import ZERO, Site
+from ....loop.inline import compile_time, inline
+from ....loop.script import alloc, parallel, unroll, vector
+from ....sym.expr import Const, Dim, Expr, Var
+from ....sym.script import muladd
+from ....sym.spec import f32
+from .build import Site
 
 LARGEST = 1 << 24  # upper bound of the row length and of the number of packs: indices then provably do not overflow i64
-ROWS = 4  # rows of a register tile: 4 x 64 sums take 16 of 32 registers of 16 lanes, operands the rest; tails need a power of two
+ROWS = 4  # rows of a register tile: 4 x 64 sums take 16 of 32 registers of 16 lanes, operands the rest
+TAILS = (2, 1)  # the tiles of the remaining rows: the bits of their number
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
@@ -35,35 +36,35 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
     return replace(site, args=args, outs=(Buffer(y.name, y.dtype, (rows, end)),)), values
 
 
-def matmul(site: Site) -> Stmt:
+def matmul(site: Site) -> Any:
     """Builds the body of `half_matmul`."""
-    count = site.outs[0].shape[0]
-    pack, tile = Var("p"), Var("t")
-    whole = For(tile, ZERO, count // ROWS, "serial", _tile(site, pack, tile * ROWS, ROWS))
-    tails = [If(Eq(count // r % 2, Const(1, i64)), _tile(site, pack, count // (2 * r) * (2 * r), r)) for r in (2, 1)]
-    return For(pack, ZERO, site.buffer(1).shape[0], "parallel", seq(whole, *tails), {"grain": 1})
+    (x, weights), y = site.args, site.outs[0]
+    (count, end), length, packs = y.shape, x.shape[1], weights.shape[0]
+    widened = compile_time(lambda bits: wide(bits, site.attrs.format))
 
+    @inline
+    def tile(pack, start, rows):
+        """Multiplies adjacent rows of activations by one pack of weights."""
+        acc = alloc((rows, PACK), f32, scope="register")
+        for i in unroll(rows):
+            for j in vector(PACK):
+                acc[i, j] = 0.0
+        for k in range(length):
+            for i in unroll(rows):
+                for j in vector(PACK):
+                    acc[i, j] = muladd(x[start + i, k], widened(weights[pack, k, j]), acc[i, j])
+        for i in unroll(rows):
+            for j in vector(PACK):
+                if pack * PACK + j < end:
+                    y[start + i, pack * PACK + j] = acc[i, j]
 
-def _tile(site: Site, pack: Expr, start: Expr, number: int) -> Stmt:
-    """Multiplies up to ROWS rows of activations by one pack of weights."""
-    y, x, weights = site.outs[0], site.buffer(0), site.buffer(1)
-    acc = Buffer("acc", f32, (Const(number, i64), Const(PACK, i64)), scope="register")
-    k = Var("k")
+    @inline
+    def product():
+        for pack in parallel(packs, grain=1):
+            for t in range(count // ROWS):
+                tile(pack, t * ROWS, ROWS)
+            for rows in TAILS:
+                if count // rows % 2 == 1:
+                    tile(pack, count // (2 * rows) * (2 * rows), rows)
 
-    def add(i: Expr, lane: Expr) -> Stmt:
-        weight = wide(weights.load(pack, k, lane), site.attrs.format)
-        return Store(acc, (i, lane), MulAdd(x.load(start + i, k), weight, acc.load(i, lane)))
-
-    def write(i: Expr, lane: Expr) -> Stmt:
-        column = pack * PACK + lane
-        return If(Lt(column, y.shape[1]), Store(y, (start + i, column), acc.load(i, lane)))
-
-    clear = _lanes(number, lambda i, lane: Store(acc, (i, lane), Const(0.0, f32)))
-    return seq(Alloc(acc), clear, For(k, ZERO, x.shape[1], "serial", _lanes(number, add)), _lanes(number, write))
-
-
-def _lanes(number: int, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
-    """Emits a statement for each row of a tile (unrolled) and each lane (vectorized)."""
-    i, lane = Var("i"), Var("l")
-    over = For(lane, ZERO, Const(PACK, i64), "vector", body(i, lane))
-    return For(i, ZERO, Const(number, i64), "unroll", over)
+    return product
