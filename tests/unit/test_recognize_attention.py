@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pliant
-from pliant import Tensor, bool_, dim, f32, function, ops
+from pliant import Tensor, bool_, dim, f32, f64, function, ops
 from pliant.graph.node import Op
 from pliant.graph.passes.dead_code import dead_code
 from pliant.graph.passes.recognize_attention import recognize_attention
@@ -85,13 +85,77 @@ Q, K, V = Tensor[f32, 2, n, 4], Tensor[f32, 2, m, 4], Tensor[f32, 2, m, 8]
 
 
 @function
-def hides(q: Q, k: K, v: V, on: Tensor[bool_, m]) -> Tensor[f32, 2, n, 8]:
+def hides(q: Q, k: K, v: V, on: Tensor[bool_, n, m]) -> Tensor[f32, 2, n, 8]:
     return ops.matmul(ops.softmax(ops.add(ops.matmul(q, k, transpose_b=True), ops.where(on, 0.0, NOTHING)), -1), v)
 
 
 @function
+def chooses(q: Q, k: K, v: V, on: Tensor[bool_, n, m]) -> Tensor[f32, 2, n, 8]:
+    return ops.matmul(ops.softmax(ops.where(on, ops.matmul(q, k, transpose_b=True), NOTHING), -1), v)
+
+
+@function
+def fills(q: Q, k: K, v: V, off: Tensor[bool_, n, m]) -> Tensor[f32, 2, n, 8]:
+    return ops.matmul(ops.softmax(ops.where(off, NOTHING, ops.matmul(q, k, transpose_b=True)), -1), v)
+
+
+@function
+def lowers(q: Q, k: K, v: V, on: Tensor[bool_, n, m]) -> Tensor[f32, 2, n, 8]:
+    return ops.matmul(ops.softmax(ops.where(on, ops.mul(ops.matmul(q, k, transpose_b=True), 1.0), -100.0), -1), v)
+
+
+@function
 def given(q: Q, k: K, v: V, mask: Tensor[f32, n, m]) -> Tensor[f32, 2, n, 8]:
-    return ops.matmul(ops.softmax(ops.add(ops.matmul(q, k, transpose_b=True), mask), -1), v)
+    return ops.matmul(ops.softmax(ops.add(mask, ops.matmul(q, k, transpose_b=True)), -1), v)
+
+
+def softmax_attention(q: Any, k: Any, v: Any, on: Any, low: float, cap: float = 0.0, scale: float = 1.0) -> Any:
+    """Attention by its formula in f64; where all scores are -inf, softmax gives NaN, and an empty sum is zero."""
+    s = q.astype(np.float64) @ np.swapaxes(k, -1, -2).astype(np.float64) * scale
+    s = np.where(on, np.tanh(s / cap) * cap if cap else s, low)
+    with np.errstate(all="ignore"):
+        p = np.exp(s - s.max(-1, keepdims=True, initial=NOTHING))
+        return p / p.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize(
+    ("f", "low"),
+    [(hides, NOTHING), (chooses, NOTHING), (fills, NOTHING), (lowers, -100.0), (given, NOTHING)],
+    ids=["adds", "chooses", "fills", "lowers", "given"],
+)
+@pytest.mark.parametrize("keys", [0, 7, 31])
+def test_masks_from_outside_with_queries_that_see_no_key(f: Any, low: float, keys: int) -> None:
+    assert "scaled_dot_product_attention" in found(f) and "softmax" not in found(f)
+    q, k, v = numbers(2, 9, 4), numbers(2, keys, 4), numbers(2, keys, 8)
+    on = np.random.default_rng(3).random((9, keys)) < 0.6
+    on[4] = False
+    mask = np.where(on, np.float32(0), np.float32(low)) if f is given else ~on if f is fills else on
+    wanted = softmax_attention(q, k, v, on, low)
+    assert np.isnan(wanted[:, 4]).all() == (low == NOTHING and keys > 0)
+    np.testing.assert_allclose(f(q, k, v, mask), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run_graph(recognize_attention(f.graph), [q, k, v, mask])[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+@function
+def bounded(q: Tensor[f64, 2, n, 4], k: Tensor[f64, 2, m, 4], v: Tensor[f64, 2, m, 8]) -> Tensor[f64, 2, n, 8]:
+    scores = ops.div(ops.mul(ops.matmul(q, k, transpose_b=True), 0.5), 3.0)
+    return ops.matmul(ops.softmax(ops.mul(3.0, ops.tanh(scores)), -1), v)
+
+
+def test_scores_with_a_soft_cap_in_f64() -> None:
+    assert found(bounded) == ["scaled_dot_product_attention"]
+    q, k, v = (numbers(2, rows, width).astype(np.float64) * 3 for rows, width in ((9, 4), (31, 4), (31, 8)))
+    np.testing.assert_allclose(bounded(q, k, v), softmax_attention(q, k, v, True, 0.0, 3.0, 0.5), rtol=1e-12, atol=1e-13)
+
+
+@function
+def not_a_cap(q: Q, k: K, v: V) -> Tensor[f32, 2, n, 8]:
+    return ops.matmul(ops.softmax(ops.mul(ops.tanh(ops.matmul(q, k, transpose_b=True)), -2.0), -1), v)
+
+
+@function
+def raises_hidden_keys(q: Q, k: K, v: V, on: Tensor[bool_, n, m]) -> Tensor[f32, 2, n, 8]:
+    return ops.matmul(ops.softmax(ops.where(on, ops.matmul(q, k, transpose_b=True), -NOTHING), -1), v)
 
 
 @function
@@ -115,7 +179,9 @@ def heads_shared_by_all(q: Q, k: Tensor[f32, 1, m, 4], v: Tensor[f32, 1, m, 8]) 
     return ops.matmul(ops.softmax(ops.matmul(q, k, transpose_b=True), -1), v)
 
 
-@pytest.mark.parametrize("f", [hides, given, read_twice, other_axis, large_heads, heads_shared_by_all], ids=lambda f: f.graph.name)
+@pytest.mark.parametrize(
+    "f", [read_twice, other_axis, large_heads, heads_shared_by_all, not_a_cap, raises_hidden_keys], ids=lambda f: f.graph.name
+)
 def test_what_is_left(f: Any) -> None:
     assert recognize_attention(f.graph) is f.graph
 

@@ -265,7 +265,7 @@ def _scores_of_page(shape: Paged, tokens: int) -> Any:
             (scaled := tanh(dot * SCALE / CAP) * CAP if CAP > 0.0 else dot * SCALE)
             score[h, r, j - begin, x] = select(at <= place and (WINDOW == 0 or at > place - WINDOW), scaled, -inf)
 
-        dot_products(R, D, PAGE, 1, query, key, put)
+        dot_products(R, D, PAGE, f32, 1, query, key, put)
 
     return scores_of_page
 
@@ -285,7 +285,7 @@ def _add_page(shape: Paged, tokens: int) -> Any:
 
         left = seen - j * PAGE
         count = min(left, cast(i64, PAGE))
-        add_weighted_values(R, D, W, count, weight, value, acc, (slot, h))
+        add_weighted_values(R, D, W, f32, count, weight, value, acc, (slot, h))
 
     return add_page
 
@@ -331,7 +331,7 @@ def _end(shape: Paged, tokens: int) -> Any:
         def put(x: Any, result: Any) -> None:
             out[r // GROUP, h * GROUP + r % GROUP, x] = result
 
-        write_results(r, D, acc, total, (h,), put)
+        write_results(r, D, True, acc, total, (h,), put)
 
     @kernel(scheduled=True)
     def end(acc: ACC, total: ROW, out: RESULT) -> None:

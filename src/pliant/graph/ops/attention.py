@@ -4,7 +4,9 @@
     ops.scaled_dot_product_attention(q, k, v, mask)                   # bool: keys to attend to; floats: added to the scores
 
 Query i has position `offset + i` among the keys. With `is_causal` it sees the keys up to that position, with `window` only the last
-`window` of them. A query that sees no key gives zeros. Scores, sums and the softmax of 16-bit floats are computed in f32.
+`window` of them. `cap` bounds the scores before a mask: cap * tanh(score / cap). A bool mask replaces the scores of hidden keys by
+`hidden`; if that is finite, such keys count where no other key does. A query that sees no key gives zeros. With `nan_if_unseen` it gives
+NaN, as a softmax does, unless there are no keys at all. Scores, sums and the softmax of 16-bit floats are computed in f32.
 """
 
 # What users see is typed by their dtype (T); what is emitted is a graph value.
@@ -18,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...dtype import bf16, bool_, f16, f32
+from ...dtype import bool_
 from ...support.errors import counted
 from ...support.record import dataclass
 from ...sym.expr import Add, Call, Cast, Const, Div, Eq, Expr, FloorMod, Le, Lt, Min, Mul, Or, Select, Sub, const
@@ -37,12 +39,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AttentionAttrs:
-    """The attributes of attention, as the module docstring defines them; a scale of None means 1 / sqrt(d)."""
+    """The attributes of attention, as the module docstring defines them; a scale of None means 1 / sqrt(d), a cap of None no bound."""
 
     is_causal: bool
     scale: float | None
     window: int | None
     offset: Expr
+    cap: float | None = None
+    hidden: float = -math.inf
+    nan_if_unseen: bool = False
 
 
 def _deduce(d: Deduction, attrs: AttentionAttrs) -> tuple[Annotation, ...]:
@@ -68,6 +73,8 @@ def _deduce(d: Deduction, attrs: AttentionAttrs) -> tuple[Annotation, ...]:
             d.require(Or(Lt(ZERO, shared), Eq(heads, ZERO)), message, (heads, shared), arg=1)
     if attrs.window is not None and attrs.window < 1:
         raise d.error(f"{d.what}: window {attrs.window} is less than 1")
+    if attrs.cap is not None and not 0.0 < attrs.cap < math.inf:
+        raise d.error(f"{d.what}: cap {attrs.cap} is not a positive number")
     if len(d.args) == 4:
         _check_mask(d, (*q.shape[:-1], k.shape[-2]))
     return (Tensor(q.dtype, (*q.shape[:-1], v.shape[-1])),)
@@ -106,21 +113,16 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
 
     def masked(i: Indices, r: Indices, read: Read) -> Expr:
         scale = Const(attrs.scale, wide) if attrs.scale is not None else Div(Const(1.0, wide), Call("sqrt", Cast(wide, depth)))
-        scaled: Expr = Mul(read("dots", *i), scale)
-        conditions = seen(attrs, i[-2], i[-1])
+        scaled: Expr = capped(attrs, Mul(read("dots", *i), scale))
         if len(args) == 4:
-            mask = read(3, *project(args[3].shape, scores, i))
-            if mask.dtype is bool_:
-                conditions.append(mask)
-            else:
-                scaled = Add(scaled, widen(mask))
-        condition = all_of(conditions)
+            scaled = masked_score(attrs, scaled, read(3, *project(args[3].shape, scores, i)))
+        condition = all_of(seen(attrs, i[-2], i[-1]))
         return scaled if condition is None else Select(condition, scaled, limit(wide, False))
 
     def exponential(i: Indices, r: Indices, read: Read) -> Expr:
         largest = read("largest", *i[:-1])
-        nothing = Eq(largest, limit(wide, False))
-        return Select(nothing, Const(0.0, wide), Call("decay", Sub(read("scores", *i), largest)))
+        share = Call("decay", Sub(read("scores", *i), largest))
+        return share if attrs.nan_if_unseen else Select(Eq(largest, limit(wide, False)), Const(0.0, wide), share)
 
     def finish(i: Indices, r: Indices, read: Read) -> Expr:
         total = read("total", *i[:-1])
@@ -142,6 +144,19 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
     )
 
 
+def capped(attrs: AttentionAttrs, score: Expr) -> Expr:
+    """Returns a score with the cap of the attributes applied."""
+    cap = Const(attrs.cap, score.dtype) if attrs.cap is not None else None
+    return score if cap is None else Mul(Call("tanh", Div(score, cap)), cap)
+
+
+def masked_score(attrs: AttentionAttrs, score: Expr, mask: Expr) -> Expr:
+    """Returns a score with an element of the mask operand applied: bool (true: seen), or a float that is added."""
+    if mask.dtype is bool_:
+        return Select(mask, score, Const(attrs.hidden, score.dtype))
+    return Add(score, mask if mask.dtype is score.dtype else Cast(score.dtype, mask))
+
+
 def seen(attrs: AttentionAttrs, query: Expr, key: Expr) -> list[Expr]:
     """The conditions on positions under which a query sees a key: causal order and window."""
     place = query + attrs.offset if attrs.offset is not ZERO else query
@@ -158,17 +173,21 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
     with np.errstate(all="ignore"):
         scores = np.matmul(q, np.swapaxes(k, -1, -2)) * (1 / np.sqrt(q.shape[-1]) if attrs.scale is None else attrs.scale)
     places, keys = np.arange(q.shape[-2])[:, None] + attrs.offset, np.arange(k.shape[-2])
+    if attrs.cap is not None:
+        scores = np.tanh(scores / attrs.cap) * attrs.cap
     seen = (keys <= places) if attrs.is_causal else np.ones((q.shape[-2], k.shape[-2]), np.bool_)
     if attrs.window is not None:
         seen = seen & (keys > places - attrs.window)
     if len(args) == 4 and args[3].dtype == np.bool_:
-        seen = seen & args[3]
+        scores = np.where(args[3], scores, attrs.hidden)
     elif len(args) == 4:
         scores = scores + args[3].astype(np.float64)
     scores = np.where(seen, scores, -math.inf)
     with np.errstate(all="ignore"):
         largest = np.max(scores, axis=-1, keepdims=True, initial=-math.inf)
-        weights = np.where(largest == -math.inf, 0.0, np.exp(scores - largest))
+        weights = np.exp(scores - largest)
+        if not attrs.nan_if_unseen:
+            weights = np.where(largest == -math.inf, 0.0, weights)
         total = np.sum(weights, axis=-1, keepdims=True)
         return [(np.matmul(weights, v) / np.where(total == 0, 1.0, total)).astype(args[0].dtype)]
 
@@ -177,13 +196,7 @@ def _in_tiles(args: tuple[Tensor, ...], attrs: AttentionAttrs) -> bool:
     """True if the flash-attention template applies: both head_dims are constants up to 512, that of the values a multiple of 8."""
     sizes = [args[i].shape[-1] for i in (0, 2)]
     constant = [int(e.value) for e in sizes if isinstance(e, Const)]
-    return (
-        len(constant) == 2
-        and 0 < constant[0] <= 512
-        and 0 < constant[1] <= 512
-        and constant[1] % 8 == 0
-        and args[0].dtype in (f16, bf16, f32)
-    )
+    return len(constant) == 2 and 0 < constant[0] <= 512 and 0 < constant[1] <= 512 and constant[1] % 8 == 0
 
 
 @operator(
@@ -199,8 +212,14 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     window: int | None = None,
     offset: Any = 0,
+    cap: float | None = None,
+    hidden: float = -math.inf,
+    nan_if_unseen: bool = False,
 ) -> T:
     """`softmax(q @ k.T * scale + mask) @ v`; several query heads may share a head of keys and values."""
     args = tuple(op.operand(a) for a in (q, k, v, *(() if mask is None else (mask,))))
     width = None if window is None else int(window)
-    return op.emit(*args, attrs=AttentionAttrs(bool(is_causal), None if scale is None else float(scale), width, as_dim(op.name, offset)))
+    number = None if scale is None else float(scale)
+    bound = None if cap is None else float(cap)
+    attrs = AttentionAttrs(bool(is_causal), number, width, as_dim(op.name, offset), bound, float(hidden), bool(nan_if_unseen))
+    return op.emit(*args, attrs=attrs)

@@ -5,19 +5,20 @@
     p = ops.softmax(ops.add(ops.mul(s, 0.125), mask), axis=3)
     y = ops.matmul(p, v)
 
-The scale (a mul or div by a literal) and the mask are optional. head_dim must be constant; the values are padded with columns of zeros to
-a multiple of 8, which the attention template needs, and the result is sliced. Nothing else may read the scores. Rounding changes, so this
-is done for f32 only. For a query that sees no key, softmax gives NaN but the operator zero; so the mask must be made of finite numbers,
-as exporters write it.
+Scales (muls and divs by literals), a soft-cap `c * tanh(scores)` and a mask are optional. A mask is added, or it is the condition of a
+`where` with a literal for hidden scores. head_dim must be constant; the values are padded with columns of zeros to a multiple of 8, which
+the attention template needs, and the result is sliced. Nothing else may read the scores. Rounding changes, so this is done for f32 and f64
+only. For a query that sees no key, softmax gives NaN: so does the operator, unless the mask is known to be made of finite numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ...dtype import f32
+from ...dtype import f32, f64
 from ...support.record import dataclass
 from ...sym.expr import Const, Expr, const
 from ...sym.simplify import simplify
@@ -43,12 +44,24 @@ def recognize_attention(function: Function) -> Function:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scores:
-    """A record of the matched scores of an attention: the matmul of queries and keys, scale, mask, and run-time checks of its nodes."""
+class _Product:
+    """Matched scores before the mask: the matmul of queries and keys, scale, cap, and run-time checks of its nodes."""
 
-    product: Op
+    matmul: Op
     scale: float
+    cap: float | None
+    checks: tuple[Require, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """The matched scores of an attention: the product, the mask, the score of keys that a bool mask hides, and all run-time checks."""
+
+    product: _Product
     mask: Value | None
+    mask_is_of_hidden: bool  # true at hidden keys, not at those that are seen
+    hidden: float
+    may_hide_all: bool
     checks: tuple[Require, ...]
 
 
@@ -67,24 +80,29 @@ class _Recognition(Rewriter):
         if softmax is None or softmax.attrs.axis != len(node.args[0].tensor.shape) - 1:
             return None
         scores = self.scores(softmax.args[0])
-        if scores is None or any(map(is_state, (*scores.product.args, node.args[1]))):
+        if scores is None or any(map(is_state, (*scores.product.matmul.args, node.args[1]))):
             return None
-        (q, _), v = scores.product.args, node.args[1]
-        keys = self.keys(scores.product)
+        (q, _), v = scores.product.matmul.args, node.args[1]
+        keys = self.keys(scores.product.matmul)
         if keys is None or keys.tensor.shape[:-2] != v.tensor.shape[:-2] or q.tensor.shape[:-2] != v.tensor.shape[:-2]:
             return None
         return self.attention(q, keys, v, scores, (*scores.checks, *softmax.requires), node)
 
     def attention(self, q: Value, keys: Value, v: Value, scores: _Scores, checks: Sequence[Require], node: Op) -> tuple[Value, ...] | None:
         """The attention operator that replaces the last matmul `node`; None if the template does not support the operands."""
-        masks = () if scores.mask is None else (scores.mask,)
-        attrs = AttentionAttrs(False, scores.scale, None, ZERO)
+        masks: tuple[Value, ...] = () if scores.mask is None else (scores.mask,)
+        product = scores.product
+        attrs = AttentionAttrs(False, product.scale, None, ZERO, product.cap, scores.hidden, scores.may_hide_all)
         attention = TABLE["scaled_dot_product_attention"]
         width = v.tensor.shape[-1]
         more = -int(width.value) % VECTOR if isinstance(width, Const) else 0
         wide = Tensor(v.tensor.dtype, (*v.tensor.shape[:-1], simplify(width + more)))
         if attention.fits is None or not attention.fits((q.tensor, keys.tensor, wide, *(m.tensor for m in masks)), attrs):
             return None
+        if scores.mask_is_of_hidden:
+            masks = self.make("logical_not", masks, None, node) or ()
+            if not masks:
+                return None
         if not more:
             return self.op(attention.name, (q, keys, v, *masks), attrs, node, checks)
         pads = (*((const(0), const(0)) for _ in v.tensor.shape[1:]), (const(0), const(more)))
@@ -99,36 +117,65 @@ class _Recognition(Rewriter):
         return node if node is not None and self.counts[value] == 1 else None
 
     def scores(self, value: Value) -> _Scores | None:
-        """Matches the input of the softmax, `matmul(q, k) * scale + mask`; returns its parts, or None."""
-        mask: Value | None = None
-        checks: list[Require] = []
-        added = self.alone(value, "add")
-        if added is not None:
-            k = 0 if self.is_product(added.args[0]) else 1
-            value, mask = added.args[k], added.args[1 - k]
-            checks += added.requires
-            if not self.is_finite(mask) or not _within(mask.tensor.shape, value.tensor.shape):
+        """Matches the input of the softmax: a product with a mask that is added, or that chooses its scores; returns its parts, or None."""
+        masked = self.alone(value, "add", "where")
+        if masked is None:
+            product = self.product(value)
+            return None if product is None else _Scores(product, None, False, -math.inf, False, product.checks)
+        hidden, may_hide_all, inverse = -math.inf, True, False
+        if masked.op == "where":
+            mask, first, second = masked.args
+            inverse = self.number(first) is not None
+            product, literal = self.product(second if inverse else first), self.number(first if inverse else second)
+            if product is None or literal is None or literal == math.inf:
                 return None
-        scale, scaled = 1.0, self.alone(value, "mul", "div")
-        if scaled is not None:
-            k = 0 if scaled.op == "div" or self.array_of(scaled.args[1]) is not None else 1
-            factor = self.array_of(scaled.args[1 - k])
-            if factor is None or factor.size != 1 or not np.isfinite(factor).all() or not float(factor.item()):
+            hidden, may_hide_all = literal, literal == -math.inf
+        else:
+            sides = [(self.product(a), b) for a, b in (masked.args, masked.args[::-1])]
+            product, mask = next(((p, m) for p, m in sides if p is not None), (None, masked.args[0]))
+            if product is None:
                 return None
-            scale = float(factor.item()) if scaled.op == "mul" else 1 / float(factor.item())
-            checks += scaled.requires
-            value = scaled.args[k]
-        product = self.alone(value, "matmul")
-        if product is None or product.outs[0].tensor.dtype is not f32 or (product.attrs or PLAIN).transpose_a:
+            may_hide_all = not self.is_finite(mask)
+        result = product.matmul.outs[0]
+        if masked.outs[0].annotation != result.annotation or not _within(mask.tensor.shape, result.tensor.shape):
             return None
-        if added is not None and added.outs[0].annotation != product.outs[0].annotation:
-            return None
-        return _Scores(product, scale, mask, (*checks, *product.requires))
+        return _Scores(product, mask, inverse, hidden, may_hide_all, (*masked.requires, *product.checks))
 
-    def is_product(self, value: Value) -> bool:
-        """True if a value is a matmul, possibly scaled. A mask may be a mul too, so a mul alone does not tell the scores from the mask."""
-        node = self.alone(value, "matmul", "mul", "div")
-        return node is not None and (node.op == "matmul" or any(self.alone(a, "matmul") is not None for a in node.args))
+    def product(self, value: Value) -> _Product | None:
+        """Matches `matmul(q, k)`, scaled by literals, also `c * tanh(…)` of it; returns its parts, or None."""
+        value, scale, checks = self.scaled(value)
+        bound = self.alone(value, "tanh")
+        cap: float | None = None
+        if bound is not None:
+            cap, checks = scale, [*checks, *bound.requires]
+            value, scale, more = self.scaled(bound.args[0])
+            scale, checks = scale * cap, [*checks, *more]  # c * tanh(g * s) is the score c * g * s with the cap c
+        matmul = self.alone(value, "matmul")
+        if matmul is None or matmul.outs[0].tensor.dtype not in (f32, f64) or (matmul.attrs or PLAIN).transpose_a:
+            return None
+        if not scale or not math.isfinite(scale) or (cap is not None and cap <= 0.0):
+            return None
+        return _Product(matmul, scale, cap, (*checks, *matmul.requires))
+
+    def scaled(self, value: Value) -> tuple[Value, float, list[Require]]:
+        """The value below multiplications and divisions by literals, the product of these factors, and the run-time checks on the way."""
+        scale, checks = 1.0, list[Require]()
+        while (node := self.alone(value, "mul", "div")) is not None:
+            k = 0 if node.op == "div" or self.number(node.args[1]) is not None else 1
+            factor = self.number(node.args[1 - k])
+            if factor is None or node.outs[0].annotation != node.args[k].annotation:
+                break
+            scale = scale * factor if node.op == "mul" else scale / factor if factor else math.nan
+            checks += node.requires
+            value = node.args[k]
+        return value, scale, checks
+
+    def number(self, value: Value) -> float | None:
+        """The number that a literal of one element is; None for other values and for NaN."""
+        array = self.array_of(value)
+        if array is None or array.size != 1 or np.isnan(array).any():
+            return None
+        return float(array.item())
 
     def keys(self, product: Op) -> Value | None:
         """The right operand of the matmul with one key per row: undoes a transpose of it, or transposes it."""

@@ -59,15 +59,16 @@ class _Narrower:
 
     def columns(self, b: Buffer) -> int:
         """The number of columns of a group, or 0 if the tile fits the registers or cannot be cut."""
-        if b.scope != "register" or b.ndim != 2 or b.strides is not None or b.dtype.bits != 32:
+        if b.scope != "register" or b.ndim != 2 or b.strides is not None or b.dtype.bits not in (32, 64):
             return 0
         if not all(isinstance(e, Const) for e in b.shape):
             return 0
         rows, columns = (int(e.value) for e in b.shape if isinstance(e, Const))
-        if rows * -(-columns // self.lanes) <= self.registers:
+        lanes = max(self.lanes * 32 // b.dtype.bits, 1)
+        if rows * -(-columns // lanes) <= self.registers:
             return 0
-        groups = (g for g in range(columns - self.lanes, 0, -self.lanes) if columns % g == 0)
-        return next((g for g in groups if rows * (g // self.lanes) <= self.registers - SPARE), 0)
+        groups = (g for g in range(columns - lanes, 0, -lanes) if columns % g == 0)
+        return next((g for g in groups if rows * (g // lanes) <= self.registers - SPARE), 0)
 
 
 def _is_columnwise(body: Iterable[Stmt], tile: Buffer, viewed: set[Buffer]) -> bool:

@@ -110,10 +110,11 @@ def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
     if site.has(_BIAS):
         mask = ops.where(mask, site.x(_BIAS), ops.constant(float("-inf"), of))
     softcap, sink = site.real("softcap", 0.0), _sink(site)
-    if not softcap and sink is None:
+    if sink is None:
         # is_causal with the offset of the longest sequence is a bound for all: the kernel skips the keys beyond it without the mask.
-        return ops.scaled_dot_product_attention(q, k, v, mask, is_causal=True, scale=scale, offset=simplify(cache.keys - cache.new))
-    return _with_scores(q, k, v, mask, scale, softcap, sink)
+        offset = simplify(cache.keys - cache.new)
+        return ops.scaled_dot_product_attention(q, k, v, mask, is_causal=True, scale=scale, offset=offset, cap=softcap or None)
+    return _with_sink(q, k, v, mask, scale, softcap, sink)
 
 
 def _sink(site: NodeContext) -> Any:
@@ -123,8 +124,8 @@ def _sink(site: NodeContext) -> Any:
     return ops.zeros((1, 1, 1, 1), f32) if site.integer("smooth_softmax", 0) == 1 else None
 
 
-def _with_scores(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float, sink: Any) -> Any:
-    """Attention in f32 that stores all scores, for softcap and attention sinks, which the attention operator does not support."""
+def _with_sink(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float, sink: Any) -> Any:
+    """Attention in f32 that stores all scores, for attention sinks, which the attention operator does not support."""
     b, heads, n, d = q.tensor.shape
     kv, of = k.tensor.shape[1], q.tensor.dtype
     q, k, v = (x if of is f32 else ops.cast(x, f32) for x in (q, k, v))
@@ -137,10 +138,10 @@ def _with_scores(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float
     else:
         scores = ops.where(mask, scores, float("-inf"))
     largest: Any = ops.max(scores, axis=3, keepdims=True)
-    largest = largest if sink is None else ops.maximum(largest, sink)
+    largest = ops.maximum(largest, sink)
     weights: Any = ops.exp(ops.sub(scores, largest))
     total: Any = ops.sum(weights, axis=3, keepdims=True)
-    total = total if sink is None else ops.add(total, ops.exp(ops.sub(sink, largest)))
+    total = ops.add(total, ops.exp(ops.sub(sink, largest)))
     shares = ops.reshape(ops.div(weights, total), (b, kv, simplify(heads // kv * n), k.tensor.shape[2]))
     y: Any = ops.reshape(ops.matmul(shares, v), (b, heads, n, d))
     return y if of is f32 else ops.cast(y, of)

@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....dtype import bool_, f32
-from ....graph.ops.attention import AttentionAttrs, seen
+from ....dtype import DType
+from ....graph.ops.attention import AttentionAttrs, capped, masked_score, seen
 from ....graph.ops.elementwise import project
+from ....graph.ops.reduce import accumulator
 from ....loop.buffer import Buffer
 from ....loop.inline import Inline, compile_time, inline
 from ....loop.script import alloc, parallel, unroll, vector
 from ....sym.conditions import all_of
-from ....sym.expr import Add, Call, Cast, Const, Div, Expr, Select, product
+from ....sym.expr import Call, Cast, Const, Div, Expr, product
 from ....sym.script import decay, inf, select
 from .build import ONE, Site
 from .flash import (
@@ -39,7 +40,6 @@ from .flash import (
     write_results,
 )
 
-FLOAT: Any = f32  # of scores, sums and accumulators, also of 16-bit floats
 COLUMNS = 32  # of a register tile: 12 of 32 AVX-512 registers are as many as its latency needs, and short sequences have few columns
 
 
@@ -47,6 +47,7 @@ def flash(site: Site) -> Inline:
     """Builds `scaled_dot_product_attention` for a constant head_dim."""
     k = site.buffer(1)
     (HEADS, N, _), (KV_HEADS, M, D) = _sizes(site.buffer(0)), _sizes(k)
+    FLOAT = _float(site)
     many, alone = _tile(site, ROWS), _tile(site, 1)
 
     @inline
@@ -79,9 +80,9 @@ def _tile(site: Site, R: int) -> Any:
     """Returns the code of a tile of R adjacent queries of a head; rows beyond the last query repeat it, and are not stored."""
     q, v, out, attrs = site.buffer(0), site.buffer(2), site.outs[0], site.attrs
     (_, N, D), (KV_HEADS, M, E) = _sizes(q), _sizes(v)
-    WINDOW, CAUSAL, OFFSET, SCALE = attrs.window or 0, attrs.is_causal, attrs.offset, _scale(attrs, q.shape[-1])
+    WINDOW, CAUSAL, OFFSET, SCALE = attrs.window or 0, attrs.is_causal, attrs.offset, _scale(site)
     GROUP, SHARED = _group(q, v), q.ndim > 2 and q.shape[-3] is not v.shape[-3]
-    scores, mixed = _scores(site, R), _mixed(site, R)
+    scores, mixed, FLOAT, NAN = _scores(site, R), _mixed(site, R), _float(site), attrs.nan_if_unseen
 
     @inline
     def tile(turned: Any, h: Any, first: Any) -> None:
@@ -116,7 +117,7 @@ def _tile(site: Site, R: int) -> Any:
                     merge_part(R, E, decay, acc, best, total, (1,), acc, best, total, (0,))
         for r in unroll(R):
             if first + r < N:
-                _write_row(out, acc, total, E, h, first, r)
+                _write_row(out, acc, total, E, not NAN or M == 0, h, first, r)
 
     return tile
 
@@ -125,20 +126,24 @@ def _scores(site: Site, R: int) -> Any:
     """Returns the code that computes the masked scores of tile `t` of the keys, of which `left` are seen by some row."""
     attrs: AttentionAttrs = site.attrs
     CAUSAL, OFFSET, WINDOW, MASKED = attrs.is_causal, attrs.offset, attrs.window or 0, len(site.args) == 4
-    D = _sizes(site.buffer(0))[-1]
+    D, FLOAT = _sizes(site.buffer(0))[-1], _float(site)
 
     @compile_time
     def visible(row: Expr, key: Expr) -> Expr:
         return all_of(*seen(attrs, row, key))
 
     @compile_time
-    def masked(old: Expr, h: Expr, row: Expr, key: Expr) -> Expr:
+    def bounded(score: Expr) -> Expr:
+        return capped(attrs, score)
+
+    @compile_time
+    def masked(score: Expr, h: Expr, row: Expr, key: Expr) -> Expr:
         """A score with the mask operand applied."""
         q = site.buffer(0)
         shape = site.args[3].shape if isinstance(site.args[3], Buffer) else ()
         at = (*_unflattened(h, q.shape[:-2]), row, key)
         mask = site.read(3, *project(shape, (*q.shape[:-1], site.buffer(1).shape[-2]), at))
-        return Select(mask, old, Const(-inf, f32)) if mask.dtype is bool_ else Add(old, _wide(mask))
+        return masked_score(attrs, score, mask)
 
     @inline
     def scores(turned: Any, queries: Any, score: Any, h: Any, kv: Any, first: Any, last: Any, t: Any, j: Any, left: Any) -> None:
@@ -149,13 +154,13 @@ def _scores(site: Site, R: int) -> Any:
             return turned[kv, t, d, x]
 
         def put(r: Any, x: Any, dot: Any) -> None:
-            score[r, j, x] = dot
+            score[r, j, x] = bounded(dot)
 
         def apply_mask(r: Any, x: Any) -> None:
             score[r, j, x] = masked(score[r, j, x], h, min(first + r, last), t * TILE + x)
 
         # Columns beyond the last key are not computed: they are hidden below.
-        dot_products(R, D, COLUMNS, (min(left, TILE) + (COLUMNS - 1)) // COLUMNS, query, key, put)
+        dot_products(R, D, COLUMNS, FLOAT, (min(left, TILE) + (COLUMNS - 1)) // COLUMNS, query, key, put)
         if MASKED:
             if left >= TILE:  # a loop of constant length has no tail
                 for r in unroll(R):
@@ -177,7 +182,7 @@ def _scores(site: Site, R: int) -> Any:
 def _mixed(site: Site, R: int) -> Any:
     """Returns the code that adds p @ values of a tile to the accumulators of a part."""
     v = site.buffer(2)
-    _, M, E = _sizes(v)
+    (_, M, E), FLOAT = _sizes(v), _float(site)
     W = next(w for w in (COLUMNS, 16, 8) if E % w == 0)
 
     @inline
@@ -188,25 +193,25 @@ def _mixed(site: Site, R: int) -> Any:
         def value(k: Any, x: Any) -> Any:
             return _element(v, kv, min(t * TILE + k, M - 1), x)  # `left` implies it; it lets the proof of bounds succeed
 
-        add_weighted_values(R, E, W, min(left, TILE), weight, value, acc, (part,))
+        add_weighted_values(R, E, W, FLOAT, min(left, TILE), weight, value, acc, (part,))
 
     return mixed
 
 
 @inline
-def _write_row(out: Any, acc: Any, total: Any, E: int, h: Any, first: Any, r: Any) -> None:
+def _write_row(out: Any, acc: Any, total: Any, E: int, zeros: Any, h: Any, first: Any, r: Any) -> None:
     """Writes the results of a row of a tile."""
 
     def put(x: Any, result: Any) -> None:
         out[*_place(out, h, first + r, x)] = _narrow(out, result)
 
-    write_results(r, E, acc, total, (0,), put)
+    write_results(r, E, zeros, acc, total, (0,), put)
 
 
 @compile_time
 def _element(of: Buffer, h: Expr, row: Expr, x: Expr) -> Expr:
-    """An element of an operand seen as [heads, rows, width], as f32: all leading dims are flattened into one."""
-    return _wide(of.load(*_unflattened(h, of.shape[:-2]), row, x))
+    """An element of an operand seen as [heads, rows, width], in the type of sums: all leading dims are flattened into one."""
+    return _cast(accumulator(of.dtype), of.load(*_unflattened(h, of.shape[:-2]), row, x))
 
 
 @compile_time
@@ -217,11 +222,11 @@ def _place(of: Buffer, h: Expr, row: Expr, x: Expr) -> tuple[Expr, ...]:
 
 @compile_time
 def _narrow(to: Buffer, e: Expr) -> Expr:
-    return e if to.dtype is f32 else Cast(to.dtype, e)
+    return _cast(to.dtype, e)
 
 
-def _wide(e: Expr) -> Expr:
-    return e if e.dtype is f32 else Cast(f32, e)
+def _cast(dtype: DType, e: Expr) -> Expr:
+    return e if e.dtype is dtype else Cast(dtype, e)
 
 
 def _unflattened(flat: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -238,8 +243,14 @@ def _group(q: Buffer, k: Buffer) -> Expr:
     return q.shape[-3] // k.shape[-3] if q.ndim > 2 else ONE
 
 
-def _scale(attrs: AttentionAttrs, d: Expr) -> Expr:
-    return Const(attrs.scale, f32) if attrs.scale is not None else Div(Const(1.0, f32), Call("sqrt", Cast(f32, d)))
+def _float(site: Site) -> Any:
+    """Returns the type of scores, sums and accumulators: f32 also for 16-bit floats."""
+    return accumulator(site.buffer(0).dtype)
+
+
+def _scale(site: Site) -> Expr:
+    scale, dtype = site.attrs.scale, _float(site)
+    return Const(scale, dtype) if scale is not None else Div(Const(1.0, dtype), Call("sqrt", Cast(dtype, site.buffer(0).shape[-1])))
 
 
 def _sizes(b: Buffer) -> tuple[Any, Any, Any]:

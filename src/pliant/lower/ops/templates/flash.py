@@ -7,7 +7,7 @@ the result of a range is a *part*: accumulators, maxima and sums. Parts are merg
     best = max(scores);  p = exp(scores - best);  total = sum(p)                           `softmax_of_range`
     acc[R, :] = p @ values                         `add_weighted_values`: a register tile for each group of columns
     merged: top = the larger best; acc and total of both, times exp(best - top), are added         `merge_part`
-    out[R, :] = acc / total                        `write_results`: zeros where nothing is seen
+    out[R, :] = acc / total                        `write_results`: zeros (or NaN) where nothing is seen
 
 Tiles and ranges have fixed positions, and a row is computed by the same operations in a register tile and alone. A masked key has the score
 -inf and adds an exact zero, and so does a part in which a row sees no key. So results depend neither on the other rows, nor on
@@ -15,7 +15,8 @@ which ranges are visited beside those that a row sees, nor on the number of thre
 could depend on how many zeros were added.
 
 The user of a piece says where things are. `query(r, d)`, `key(d, x)`, `weight(r, k)` and `value(k, x)` are expressions, `put` stores a
-result, and buffers have leading indices of their own (`at`, a tuple). EXP is the exponential: `exp`, or the quicker `decay`.
+result, and buffers have leading indices of their own (`at`, a tuple). FLOAT is the type of all sums, EXP is the exponential: `exp`, or the
+quicker `decay`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from typing import Any
 from ....loop.inline import inline
 from ....loop.script import alloc, unroll, vector
 from ....sym.script import inf, muladd, select
-from ....sym.spec import f32
 
 TILE = 64  # keys of a tile; `_quarters` relies on its being four times LANES
 RANGE = 4  # tiles of a range: the scores of 6 rows are 6 KiB, which stay in the L1 cache; in decoding a range is a unit of parallel work
@@ -36,10 +36,10 @@ ROWS = (
 
 
 @inline
-def dot_products(R: int, D: int, COLUMNS: int, groups: Any, query: Any, key: Any, put: Any) -> None:
+def dot_products(R: int, D: int, COLUMNS: int, FLOAT: Any, groups: Any, query: Any, key: Any, put: Any) -> None:
     """Calls `put(r, x, q[r, :] @ keys[:, x])` for the first `groups` groups of COLUMNS keys of a tile."""
     for c in range(groups):
-        dots = alloc((R, COLUMNS), f32, scope="register")
+        dots = alloc((R, COLUMNS), FLOAT, scope="register")
         for r in unroll(R):
             for x in vector(COLUMNS):
                 dots[r, x] = 0.0
@@ -85,10 +85,10 @@ def softmax_of_range(R: int, EXP: Any, start: Any, stop: Any, score: Any, of: An
 
 
 @inline
-def add_weighted_values(R: int, E: int, W: int, count: Any, weight: Any, value: Any, acc: Any, at: Any) -> None:
+def add_weighted_values(R: int, E: int, W: int, FLOAT: Any, count: Any, weight: Any, value: Any, acc: Any, at: Any) -> None:
     """Computes `acc += p @ values` for the first `count` keys of a tile, W columns at once."""
     for c in range(E // W):
-        mixed = alloc((R, W), f32, scope="register")
+        mixed = alloc((R, W), FLOAT, scope="register")
         for r in unroll(R):
             for x in vector(W):
                 mixed[r, x] = acc[*at, r, c * W + x]
@@ -130,9 +130,9 @@ def merge_part(
 
 
 @inline
-def write_results(r: Any, E: int, acc: Any, total: Any, at: Any, put: Any) -> None:
-    """Calls `put(x, acc[r, x] / total[r])` for a row; a row without keys gives zeros."""
-    divisor = select(total[*at, r] == 0.0, 1.0, total[*at, r])
+def write_results(r: Any, E: int, zeros: Any, acc: Any, total: Any, at: Any, put: Any) -> None:
+    """Calls `put(x, acc[r, x] / total[r])` for a row; a row that sees no key gives zeros if the condition `zeros` holds, else NaN."""
+    divisor = select(zeros and total[*at, r] == 0.0, 1.0, total[*at, r])
     for x in vector(E):
         put(x, acc[*at, r, x] / divisor + 0.0)  # -0.0 + 0.0 is 0.0
 
