@@ -28,15 +28,16 @@ from typing import Any
 
 import numpy as np
 
-from ...dtype import DType, f16, f32, i8, i32, i64, u8, u16, u32
+from ...dtype import DType, f32, i8, i64, u8, u16, u32
 from ...quantization.dequantize import dequantize, unpack
-from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
+from ...quantization.formats import Factor, Format
 from ...support.errors import Error
-from ...sym.expr import And, BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
+from ...sym.expr import And, Bitcast, BitOr, Cast, Const, Expr, Lt, Select, Shl, Shr
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, Body, OpCall, P, R, composite, operand, operator
 from ..stage import Indices, Read, Stage
+from .block_fields import byte_const, code_value, factor_value, format_of, group_of, half_bytes, packed_dtype, unsigned_code, zero_of
 from .shape import concat, reshape
 
 PACK = 16  # rows of weights that are interleaved: a constant of the layout, not of the machine
@@ -56,105 +57,6 @@ class BlockMatmulAttrs:
 
     format: str
     rows: int
-
-
-def format_of(name: str) -> Format:
-    """The block format with this name; raises an Error if there is none."""
-    format = BY_NAME.get(name)
-    if format is None or format.codes is None:
-        names = ", ".join(f.name for f in BY_NAME.values() if f.codes is not None)
-        raise Error(f"there is no block format `{name}`", help=f"one of {names}")
-    return format
-
-
-def group_of(format: Format) -> int:
-    """The number of elements that share a scale."""
-    assert format.scale is not None
-    return format.length // (format.scale.groups.count if format.scale.groups is not None else 1)
-
-
-def half_bytes(format: Format) -> bool:
-    """True if two packed codes share a byte."""
-    assert format.codes is not None
-    return format.codes.width <= 4 and not format.codes.table
-
-
-def zero_of(format: Format) -> int:
-    """The zero point of packed codes, which are unsigned: value = (code - zero) * scale."""
-    codes = format.codes
-    assert codes is not None
-    return 128 if codes.signed or codes.table else codes.bias
-
-
-def _scale_dtype(factor: Factor) -> DType:
-    """The dtype of packed scales or minimums: f16 if the file stores them as such, else f32."""
-    return f16 if factor.groups is None and factor.dtype is f16 else f32
-
-
-# Decoding the bytes of a block, as expressions. `at(byte)` reads one byte of it.
-
-
-def _u(value: int) -> Expr:
-    return Const(value, u8)
-
-
-def _bits(part: Bits, number: Expr, at: Any) -> Expr:
-    j = number - part.first
-    byte = part.offset + j // (part.run * part.steps) * part.run + j % part.run
-    shift = Cast(u8, part.shift + part.width * (j // part.run % part.steps))
-    return Shl(BitAnd(Shr(at(byte), shift), _u((1 << part.width) - 1)), _u(part.into))
-
-
-def _code(packed: Packed, number: Expr, at: Any) -> Expr:
-    """The bits of a code as u8, before a lookup table or a sign is applied."""
-    parts = [p for p in packed.bits if p.count == packed.count]
-    split = [p for p in packed.bits if p.count != packed.count]
-    bits: Expr = _u(0)
-    for p in parts:
-        bits = BitOr(bits, _bits(p, number, at)) if p.into or bits is not _u(0) else _bits(p, number, at)
-    for p in split:
-        inside = Select(Lt(number, Const(p.first, i64)), _u(0), _bits(p, _least(number, p.first), at))
-        if p.first == 0:
-            inside = Select(Lt(number, Const(p.count, i64)), _bits(p, _most(number, p.count - 1), at), _u(0))
-        bits = BitOr(bits, inside)
-    return bits
-
-
-def _least(e: Expr, low: int) -> Expr:
-    return Max(e, Const(low, i64))
-
-
-def _most(e: Expr, high: int) -> Expr:
-    return Select(Lt(Const(high, i64), e), Const(high, i64), e)
-
-
-def _unsigned(packed: Packed, number: Expr, at: Any) -> Expr:
-    """A code as it is packed: u8, larger than its value by `zero_of`."""
-    bits = _code(packed, number, at)
-    if packed.table:
-        code: Expr = _u(packed.table[0] + 128)
-        for n, value in enumerate(packed.table[1:], 1):
-            code = Select(Eq(bits, _u(n)), _u(value + 128), code)
-        return code
-    return BitXor(bits, _u(128)) if packed.signed else bits
-
-
-def _number(packed: Packed, number: Expr, at: Any) -> Expr:
-    """The value of a code as f32."""
-    if packed.table or packed.signed:
-        return Cast(f32, Cast(i32, _unsigned(packed, number, at)) - 128)
-    return Cast(f32, Cast(i32, _code(packed, number, at)) - packed.bias)
-
-
-def _factor(factor: Factor, group: Expr, at: Any) -> Expr:
-    """The scale or minimum of a group: as stored, or f32 if it is a product with a small integer."""
-    size = factor.dtype.itemsize
-    whole = u16 if size == 2 else u32
-    bits: Expr = Cast(whole, at(Const(factor.offset, i64)))
-    for k in range(1, size):
-        bits = BitOr(bits, Shl(Cast(whole, at(Const(factor.offset + k, i64))), Const(8 * k, whole)))
-    stored = Bitcast(factor.dtype, bits)
-    return stored if factor.groups is None else Cast(f32, stored) * _number(factor.groups, group, at)
 
 
 # Extracting codes, scales and minimums.
@@ -191,10 +93,10 @@ def _codes_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: For
 
         def code(k: Expr) -> Expr:
             at = partial(read, 0, row, k // format.length)
-            return _unsigned(packed, k % format.length, at)
+            return unsigned_code(packed, k % format.length, at)
 
-        byte = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), _u(4))) if halves else code(word * 4 + t)
-        return Select(inside, byte, _u(0))
+        byte = BitOr(code(word * 8 + t), Shl(code(word * 8 + 4 + t), byte_const(4))) if halves else code(word * 4 + t)
+        return Select(inside, byte, byte_const(0))
 
     return (Stage("codes", u8, outs[0].shape, value),)
 
@@ -226,7 +128,7 @@ def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
         factor = getattr(format, part)
         if factor is None:
             raise d.error(f"{d.what}: blocks of {attrs.format} have no {part}")
-        size = PACK * _scale_dtype(factor).itemsize
+        size = PACK * packed_dtype(factor).itemsize
         return (Tensor(u8, (_packs(rows), length // group_of(format), Const(size, i64))),)
 
     def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: FormatAttrs) -> tuple[Stage, ...]:
@@ -236,15 +138,15 @@ def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
 
         def value(i: Indices, r: Indices, read: Read) -> Expr:
             p, g, byte = i
-            size = _scale_dtype(factor).itemsize
+            size = packed_dtype(factor).itemsize
             row = p * PACK + byte // size
             at = partial(read, 0, row, g // groups)
-            number = _factor(factor, g % groups, at)
+            number = factor_value(factor, g % groups, at)
             if part == "minimum" and format.sign < 0:
                 number = -number
             bits = Bitcast(u16 if size == 2 else u32, number)
             one = Cast(u8, Shr(bits, Cast(bits.dtype, byte % size * 8)))
-            return Select(Lt(row, args[0].shape[0]), one, _u(0))
+            return Select(Lt(row, args[0].shape[0]), one, byte_const(0))
 
         return (Stage(part, u8, outs[0].shape, value),)
 
@@ -346,7 +248,7 @@ def group_bytes(format: Format) -> Group:
     """The layout of a group of packed weights."""
     assert format.scale is not None
     codes = group_of(format) * PACK // (2 if half_bytes(format) else 1)
-    return Group(codes, _scale_dtype(format.scale), None if format.minimum is None else _scale_dtype(format.minimum))
+    return Group(codes, packed_dtype(format.scale), None if format.minimum is None else packed_dtype(format.minimum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,11 +342,11 @@ def _take_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Form
         assert format.codes is not None and format.scale is not None
         at = partial(read, 0, index(i, read), i[-1] // format.length)
         k, g = i[-1] % format.length, i[-1] % format.length // group_of(format)
-        factor = _factor(format.scale, g if groups > 1 else Const(0, i64), at)
-        weight = (factor if factor.dtype is f32 else Cast(f32, factor)) * _number(format.codes, k, at)
+        factor = factor_value(format.scale, g if groups > 1 else Const(0, i64), at)
+        weight = (factor if factor.dtype is f32 else Cast(f32, factor)) * code_value(format.codes, k, at)
         if format.minimum is None:
             return weight
-        least = _factor(format.minimum, g if groups > 1 else Const(0, i64), at)
+        least = factor_value(format.minimum, g if groups > 1 else Const(0, i64), at)
         least = least if least.dtype is f32 else Cast(f32, least)
         return weight + least if format.sign > 0 else weight - least
 

@@ -21,7 +21,8 @@ from ...sym.expr import Const
 from ..deduce import Deduction
 from ..node import Annotation, Tensor
 from ..operators import Array, OpCall, composite, operator
-from .block_quantized import BlockMatmulAttrs, check_weights, format_of, linear_operands, unpacked
+from .block_fields import format_of
+from .block_quantized import BlockMatmulAttrs, check_weights, linear_operands, unpacked
 
 
 def _deduce(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, ...]:

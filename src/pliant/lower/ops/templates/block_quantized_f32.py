@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ....graph.ops.block_quantized import PACK, format_of, group_bytes, group_of, half_bytes
+from ....graph.ops.block_fields import format_of, group_of, half_bytes
+from ....graph.ops.block_quantized import PACK, group_bytes
 from ....loop.buffer import Buffer
 from ....loop.inline import inline
 from ....loop.script import alloc, unroll, vector, view
