@@ -12,7 +12,7 @@ from pliant import Out, Tensor, alloc, block, check, dim, f32, grid, i64, kernel
 from pliant.loop.attributes import FuncAttrs
 from pliant.loop.buffer import Buffer
 from pliant.loop.inline import compile_time, inline
-from pliant.loop.stmt import Block, Call, For, Func, If, Param, walk_stmts
+from pliant.loop.stmt import Block, Call, For, Func, If, Let, Param, walk_stmts
 from pliant.sym.expr import Const, Expr, Lt, Var
 
 n, m = dim("n"), dim("m")
@@ -309,3 +309,45 @@ def test_errors_of_loops_and_blocks_of_any_rank() -> None:
     for function, message in cases.items():
         with pytest.raises(pliant.Error, match=message):
             function.statements()
+
+
+def test_a_tuple_of_values_is_computed_once_and_spread() -> None:
+    @compile_time
+    def swapped(pair: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return pair[::-1]
+
+    @inline
+    def turned(x: Any, y: Any, i: Any, j: Any) -> None:
+        at = swapped((i + 0, j * 1))
+        y[*at] = x[i, j]
+
+    @kernel(scheduled=True)
+    def k(x: Tensor[f32, 5, 8], y: Out[f32, 8, 5]) -> None:
+        for i, j in grid(5, 8):
+            turned(x, y, i, j)
+
+    lets = [s for s in expanded(k) if isinstance(s, Let)]
+    assert [s.var.name for s in lets] == ["at0", "at1"]
+    assert all(isinstance(s.value, Var) for s in lets)  # `+ 0` and `* 1` are gone
+    assert np.array_equal(k(X), X.T)
+
+
+@pytest.mark.parametrize("size", [0, 3, 4])
+def test_sizes_that_are_known_decide(size: int) -> None:
+    extent = Const(size, i64)
+    y: Any = Buffer("y", i64, (extent,))
+
+    @inline
+    def halves(count: Any) -> None:
+        for i in range(count // 2 * 2):
+            y[i] = count % 2
+        if count % 2 == 1:
+            y[count - 1] = 7
+
+    @inline
+    def body() -> None:
+        halves(extent)
+
+    func = Func("k", (Param(y, "out"),), body.statements(), FuncAttrs(scheduled=True))
+    assert not any(isinstance(s, If) for s in walk_stmts(func.body))
+    assert np.asarray(pliant.compile(pliant.api.Kernel(func))()).tolist() == [size % 2] * (size // 2 * 2) + [7] * (size % 2)

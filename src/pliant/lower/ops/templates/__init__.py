@@ -1,8 +1,8 @@
 """Templates: functions that build the loop programs of operators that stages cannot express (scatter, scan, sort, data-dependent sizes).
 
 An operator names its template as `module.function` (docs/design/0007-operator-templates.md). The function receives the arguments, results
-and attributes of the operator as a `Site` and returns the body of a loop program over them: statements, or an inline function without
-parameters that is written in the loop language over the buffers of the site (`loop.inline`). An optional function `…_dims` next to it turns
+and attributes of the operator as a `Site` and returns the body of a loop program over them: an inline function without parameters, which
+is written in the loop language over the buffers of the site (`loop.inline`). An optional function `…_dims` next to it turns
 sizes that the code does not depend on into symbols, so that one program serves many shapes. An optional function `…_moved` returns the
 operands whose elements the program touches once each, by its own loads and stores: data movement of them can be folded into these
 (`lower.fusion.fold_data_movement`).
@@ -24,8 +24,8 @@ from .build import Site
 def build(template: str, site: Site) -> Stmt:
     """Returns the body of the loop program that a template builds for an operator."""
     module, function = template.split(".")
-    body: Stmt | Inline = getattr(import_module(f".{module}", __name__), function)(site)
-    return body.statements() if isinstance(body, Inline) else body
+    body: Inline = getattr(import_module(f".{module}", __name__), function)(site)
+    return body.statements()
 
 
 def promoted(template: str, site: Site) -> tuple[Site, dict[Var, Expr]]:
