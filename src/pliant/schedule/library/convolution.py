@@ -22,7 +22,7 @@ from math import prod
 
 from ...loop.analysis.block_kind import along, elementwise, matmul_of, packed, sums_rows
 from ...loop.analysis.nest_shape import iter_named, plain_loops, untouched
-from ...loop.analysis.nests import accesses, allocation, base_facts, constant_extent, find_block, plain_iters
+from ...loop.analysis.nests import accesses, allocation, base_facts, constant_extent, find_block, plain_iters, readers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
 from ...support.refusal import Refusal
@@ -60,6 +60,7 @@ MOST_ROWS = 28  # most rows of `tile`: with one vector it needs 30 registers, an
 # Most rows of the default `tile`, and of any for a dynamic width, where each smaller number needs a body of its own for the remainder.
 # Eight rows of one vector hide the latency of two FMA units. The write-back of more is unrolled into so many activations that they spill.
 DEFAULT_ROWS = 8
+SQUARES = (4, 8, 16)  # rows of a tile whose registers can be transposed: squares that fit into vectors
 MOST_VECTORS = 4  # most vectors of `tile`: each is a stream through the weights
 LONG = 1024  # a sum of at least this many terms keeps its constant length, so that its parts have one size; shorter sums may share a kernel
 
@@ -160,6 +161,7 @@ class _Rule:
             raise NotApplicable(f"the number of columns of block `{name}` is not a constant")
         self.columns = None if columns is None else columns * (lane or 1)
         self.rows = self._extent(roles.row)
+        self.transposes = self._stores_rows()
         self.tile = self._tile_size()
         self.summing = decide_summing(s.program, block, [s.loop(name, v).loop for v in roles.reduced], decide)
 
@@ -174,7 +176,8 @@ class _Rule:
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
         works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
         vectors_of_a_panel = self._vectors_of_a_panel()
-        usual = Sizes(range(1, few + 1), vectors_of_a_panel)
+        heights = tuple(n for n in range(1, few + 1) if not self.transposes or n in SQUARES or few < min(SQUARES))
+        usual = Sizes(heights, vectors_of_a_panel)
         best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), usual))
         domain = legal_tiles(self.target, works[-1], Sizes(range(1, most + 1), vectors_of_a_panel))
         domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
@@ -282,7 +285,29 @@ class _Rule:
         written = s.cache_write(name, at, scope="register")
         if not self.inside and not self.roles.lane:
             self._columns_last(written)
+        self._transpose(written, depth)
         self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane], self.summing)
+
+    def _stores_rows(self) -> bool:
+        """True if the program stores the results along rows of the image: then vectors of channels would be stored element by element."""
+        func = self.s.program
+        result = _target(find_block(func, self.name)).buffer
+        if self.roles.lane or not self.dtype.is_float:
+            return False
+        if not self.inside:
+            return True
+        users = readers(func, result)
+        store = elementwise(users[0]) if len(users) == 1 else None
+        iters = None if store is None else plain_iters(store.indices, users[0])
+        place = self.result.index(self.roles.row)
+        reads = [a.indices[place] for a in accesses(users[0]) if a.buffer is result and not a.write] if iters else []
+        return iters is not None and reads == [iters[-1]]
+
+    def _transpose(self, written: BlockHandle, depth: int) -> None:
+        """Write a tile along the rows of the image: the code generator transposes the registers of the tile for that form."""
+        row, *others = self.s.loops(written)[-1 - depth :]
+        if self.transposes and constant_extent(self.s.program, row.loop) in SQUARES:
+            self.s.reorder(*others, row)
 
     def _columns_last(self, block: BlockHandle) -> None:
         """Make columns the last dim of the buffer a block works on, so that they are the lanes of registers."""
