@@ -116,9 +116,12 @@ def test_one_block_has_channels_last() -> None:
     assert shapes(net(strided))["conv_relu"] == ["n", "h", "w", "16"]
 
 
-def test_parts_of_a_vector_where_a_vector_does_not_divide() -> None:
+def test_parts_of_vectors_where_a_vector_does_not_divide() -> None:
+    """A quarter, one and a half, two and a half: the size whose registers have the fewest unused lanes."""
     assert shapes(net(lambda x: last(first(x, 20), 20)))["conv_relu"] == ["n", "5", "h", "w", "4"]
-    assert shapes(net(lambda x: last(first(x, 24), 24)))["conv_relu"] == ["n", "3", "h", "w", "8"]
+    assert shapes(net(lambda x: last(first(x, 24), 24)))["conv_relu"] == ["n", "h", "w", "24"]
+    assert shapes(net(lambda x: last(first(x, 72), 72)))["conv_relu"] == ["n", "3", "h", "w", "24"]
+    assert shapes(net(lambda x: last(first(x, 40), 40)))["conv_relu"] == ["n", "h", "w", "40"]
 
 
 def test_channels_that_no_block_divides_stay() -> None:

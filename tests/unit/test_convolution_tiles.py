@@ -21,7 +21,8 @@ BLOCKED = """
 h = dim("h", min=1)
 w = dim("w", min=1)
 {dims}
-@kernel(layouts={{"x": ("lambda d0, d1, d2, d3: (d1 // {lanes}, d2, d3, d1 % {lanes})", None)}})
+@kernel(layouts={{"x": ("lambda d0, d1, d2, d3: (d1 // {lanes}, d2, d3, d1 % {lanes})", None),
+                  "y": ("lambda d0, d1, d2, d3: (d1 // {lanes}, d2, d3, d1 % {lanes})", None)}})
 def conv(x: Tensor[f32, {inner}, h + 2, w + 2, {lanes}], k: Tensor[f32, {outer}, {inner}, {lanes}, 3, 3, {lanes}],
          y: Out[f32, {outer}, h, w, {lanes}]) -> None:
     for j, p, q, l, c, m, a, b in grid({outer}, h, w, {lanes}, {inner}, {lanes}, 3, 3):

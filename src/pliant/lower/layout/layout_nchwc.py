@@ -143,11 +143,11 @@ class _Classes:
                 members.setdefault(self.root(k), []).append(k)
         maps: dict[Key, IndexMap] = {}
         for same in members.values():
-            sizes = [n for n in block_sizes(target) if gcd(*(self.steps[k] for k in same)) % n == 0]
+            sizes = block_sizes(target, gcd(*(self.steps[k] for k in same)))
             first = next((k.name for k in same if isinstance(k, g.Value)), None)
             if not sizes or first is None or self.wanted.isdisjoint(same):
                 continue
-            why = "channels of a block: the number of lanes of a vector, or a half or a quarter of that; 0 means no blocks"
+            why = "channels of a block: as many lanes of its vectors as possible are used; 0 means no blocks"
             decide = layouts.about(first, target)
             size = decide("channels", (0, *sizes), sizes[0], reorders=True, kind="layout", why=why)  # it changes where partial sums begin
             if size:

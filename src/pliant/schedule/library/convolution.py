@@ -37,6 +37,7 @@ from .accumulate import cuts_for, decide_summing, sum_tile
 from .convolution_roles import (
     Convolution,
     along_channels,
+    block_registers,
     blocked_convolution_of,
     choose_lanes,
     convolution_of,
@@ -72,7 +73,7 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
         return roles
     if sums_rows(block) or not (isinstance(matmul_of(block), Refusal) or over_image(block, roles)):
         return Refusal(f"block `{block.name}` is a product of matrices")
-    if in_blocks(func, block, target) or not isinstance(dot_product_of(func, block, target), Refusal):
+    if in_blocks(func, block) or not isinstance(dot_product_of(func, block, target), Refusal):
         return Refusal(f"block `{block.name}` is in NCHWc layout, or a dot-product instruction does it")
     if not may_read_packs(block, roles, target):
         return Refusal(f"`{roles.weight.buffer.name}` is neither indexed by iterators of block `{block.name}` nor packed by vectors")
@@ -170,18 +171,20 @@ class _Rule:
         r = self.roles
         most, few = (min(max(self.rows, 1), n) if self.rows is not None else DEFAULT_ROWS for n in (MOST_ROWS, DEFAULT_ROWS))
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
-        size, full = self.dtype.bits // 8, self.target.vector_bits // self.dtype.bits  # a block may be a part of a vector
-        columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * full
-        taps = taps_of(self.s.program, find_block(self.s.program, self.name))
+        size, full = self.dtype.bits // 8, self.target.vector_bits // self.dtype.bits
+        registers = block_registers(self.lanes, full)
+        columns = SOME_CHANNELS if self.columns is None else -(-self.columns // self.lanes) * registers * full
+        block = find_block(self.s.program, self.name)
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
-        works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps) for w in widths)
-        vectors_of_a_panel = self._vectors_of_a_panel()
+        works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps_of(self.s.program, block)) for w in widths)
         heights = tuple(n for n in range(1, few + 1) if not self.transposes or n in SQUARES or few < min(SQUARES))
-        usual = Sizes(heights, vectors_of_a_panel)
-        best = choose_tile(self.target, works, tile_sizes(find_block(self.s.program, self.name), usual))
-        domain = legal_tiles(self.target, works[-1], Sizes(range(1, most + 1), vectors_of_a_panel))
-        domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
-        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
+        usual = tile_sizes(block, Sizes(heights, self._vectors_of_a_panel()))
+        in_registers = tuple(v * registers for v in usual.vectors)
+        best = choose_tile(self.target, works, Sizes(usual.rows, in_registers))
+        default = best.rows, best.vectors // registers
+        legal = legal_tiles(self.target, works[-1], Sizes(range(1, most + 1), tuple(v * registers for v in self._vectors_of_a_panel())))
+        domain = [(rows, vectors // registers) for rows, vectors in legal]
+        rows, vectors = self.decide("tile", domain if default in domain else [*domain, default], default, why=best.text)
         return Choice(rows, vectors, best.text)
 
     def _vectors_of_a_panel(self) -> tuple[int, ...]:

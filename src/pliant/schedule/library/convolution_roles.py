@@ -27,7 +27,8 @@ from ..tile_cost_model import Sizes
 from .record import NotApplicable
 
 STORE = 1.5  # Cost of a strided store of one element, in vector steps of a sum; `choose_lanes` weighs lanes of channels with it
-LEAST_LANES = 4  # Fewest channels of an NCHWc block: a narrower vector does not pay
+LEAST_LANES = 4  # Fewest channels of an NCHWc block, and their divisor: a narrower vector does not pay
+MOST_VECTORS = 4  # Most vectors of an NCHWc block: each row of a register tile takes as many registers
 ANY_WIDTH = 0.8  # share of the lanes that are used along rows of dynamic length, assumed by `choose_lanes`
 
 
@@ -69,7 +70,7 @@ def convolution_of(block: Block) -> Convolution | Refusal:
 
 def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | Refusal:
     """Match a convolution in NCHWc layout, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`; return its iterator roles."""
-    if not in_blocks(func, block, target):
+    if not in_blocks(func, block):
         return Refusal(f"the result of block `{block.name}` is not in NCHWc layout")
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
@@ -204,20 +205,34 @@ def _why_lanes(func: Func, block: Block, target: Target) -> str:
     return "" if steps is None else f"steps for a result: {steps[0]:.3g} with channels, {steps[1]:.3g} along a row"
 
 
-def block_sizes(target: Target) -> tuple[int, ...]:
-    """Return the possible channel counts of an NCHWc block, best first: a whole vector, half of one, a quarter of one."""
+def block_sizes(target: Target, channels: int) -> tuple[int, ...]:
+    """Return the sizes that an NCHWc block may have if they must divide `channels`, best first: those that waste the fewest lanes.
+
+    A block of 24 channels is one vector of 16 lanes and a half. Its two registers use three of four lanes; three blocks of 8 use half of
+    theirs. Blocks narrower than a vector are a half or a quarter of one: LLVM computes other widths element by element.
+    """
     lanes = target.vector_bits // 32
-    return tuple(n for n in (lanes, lanes // 2, lanes // 4) if n >= LEAST_LANES)
+    narrow = [n for n in (lanes, lanes // 2, lanes // 4) if n >= LEAST_LANES]
+    wide = range(lanes + lanes // 2, MOST_VECTORS * lanes + 1, max(lanes // 2, LEAST_LANES))
+    return tuple(sorted((n for n in (*narrow, *wide) if channels % n == 0), key=lambda n: (-n / block_registers(n, lanes), n != lanes, n)))
 
 
-def in_blocks(func: Func, block: Block, target: Target) -> bool:
+def block_registers(size: int, lanes: int) -> int:
+    """Return the vector registers that a block of channels takes: LLVM rounds a vector that is wider than a register to a power of two."""
+    return 1 if size <= lanes else 1 << (-(-size // lanes) - 1).bit_length()
+
+
+def in_blocks(func: Func, block: Block) -> bool:
     """True if the result of a reduction is in NCHWc layout, i.e. its last index is the channel inside a block."""
     s = block.body
-    size = s.targets[0].buffer.shape[-1] if isinstance(s, Reduce) and s.targets[0].buffer.ndim else None
-    if not isinstance(size, Const) or size.value not in block_sizes(target):
+    result = s.targets[0].buffer if isinstance(s, Reduce) else None
+    if result is None or not result.ndim:
         return False
-    maps = [p.map for p in layouts_of(func).values()]
-    return any(len(m.inputs) > 2 and free_vars(m.results[-1]) == {m.inputs[1]} for m in maps)
+    layouts = {name: p.map for name, p in layouts_of(func).items()}
+    blocked = {name for name, m in layouts.items() if len(m.inputs) > 2 and free_vars(m.results[-1]) == {m.inputs[1]}}
+    if result in func.buffers:
+        return result.name in blocked
+    return any(b.name in blocked and b.shape[-1] is result.shape[-1] for b in func.buffers)
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:

@@ -57,7 +57,7 @@ LARGEST_COPY = 2**15  # most bytes of rows that `copy_rows` may copy to the stac
 
 def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
     """Match a reduction over windows that is no matrix product; in NCHWc layout also pools, which match a reduction over columns too."""
-    if isinstance(matmul_of(block), Refusal) or in_blocks(func, block, target):
+    if isinstance(matmul_of(block), Refusal) or in_blocks(func, block):
         return windows_of(block)
     return Refusal(f"block `{block.name}` is a product")
 
@@ -65,7 +65,7 @@ def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Ref
 def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
     """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
     block = find_block(s.program, decide.block)
-    if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block, decide.target):
+    if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block):
         choose_lanes(s.program, block, decide)  # records the decision `lanes`; the convolution rule has left the block to this one
     known_sums(s.program, block)
     join_elementwise(s, block)
@@ -76,7 +76,7 @@ def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
     """Return the sizes that windows in NCHWc layout need not know: all but rows, columns and window sizes."""
     roles = windows_of(block)
-    if isinstance(roles, Refusal) or not in_blocks(func, block, decide.target):
+    if isinstance(roles, Refusal) or not in_blocks(func, block):
         return None
     tile = _Rule(Schedule(func), roles, decide).tile
     rows = frozenset(v for v in nest if v.name in (roles.tiled, roles.column, *roles.reduced))
@@ -95,6 +95,7 @@ class _Rule:
         assert isinstance(body, Reduce)
         self.reduce = body
         self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
+        self.blocked = in_blocks(s.program, find_block(s.program, name))
         self.depth = len(roles.reduced)
         self.copies = False  # True if rows with padding may be copied: depthwise, so no other output channel needs the copy
         self.tile = self._tile_size()
@@ -112,13 +113,13 @@ class _Rule:
         size = self.reduce.targets[0].dtype.bits // 8
         sizes = rows, SOME_COLUMNS if width is None else max(width, 1), depth, batch, size, size
         taps = taps_of(func, block)
-        vectors = range(1, min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
+        vectors = range(1, 2 if self.blocked else min(MOST_VECTORS, max(sizes[1] // self.lanes, 1)) + 1)
         if not r.rows:
             work = ConvOverRow(*sizes, taps, overlap_of(func, block, iter_named(block, r.column).var).stride)
             best = choose_tile(self.target, (work,), Sizes(range(1, min(MOST_CHANNELS, rows) + 1), vectors))
             return self._decide_tile(best, work, Sizes(range(1, min(TALLEST, rows) + 1), vectors))
         over = overlap_of(func, block, iter_named(block, r.tiled or r.column).var)
-        windows = SlidingWindow(*sizes, over.reach, over.stride, not in_blocks(func, block, self.target))
+        windows = SlidingWindow(*sizes, over.reach, over.stride, not self.blocked)
         self.copies = taps == depth and tiled is not None
         heights = range(1, min(DYNAMIC_ROWS if tiled is None else MOST_ROWS, rows) + 1)
         best = choose_tile(self.target, (windows,), tile_sizes(block, Sizes(heights, (1,))))
@@ -251,9 +252,14 @@ class _Rule:
         s.vectorize(s.loops(copy)[-1])
 
     def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
-        """Split columns into vectors, with a masked vector for the remainder."""
+        """Split columns into vectors, with a masked vector for the remainder; a block of channels is one vector."""
         s, v = self.s, self.tile.vectors
         extent = constant_extent(s.program, column.loop)
+        if extent == 1 or self.blocked:
+            chain = s.loops(name)
+            at = chain.index(column)
+            self._tile(name, chain[at - 1] if at else None, tiled, 1)
+            return
         if extent is not None and extent < self.lanes:
             self._masked(name, column, extent, tiled)
             return
@@ -279,9 +285,7 @@ class _Rule:
     def _masked(self, name: str, column: LoopHandle, extent: int | None, tiled: int) -> None:
         """Handle fewer columns than lanes with one masked vector."""
         if extent == 1:
-            chain = self.s.loops(name)
-            at = chain.index(column)
-            self._tile(name, chain[at - 1] if at else None, tiled, 1)
+            self._columns(name, column, tiled)
         else:
             self._tile(name, self.s.split(column, self.lanes)[0], tiled, 1)
 
