@@ -40,47 +40,38 @@ def matmul(site: Site) -> Any:
     (count, end), (packs, groups, _) = y.shape, weights.shape
     GROUP, WORDS, PAIRED = group_of(format), group_bytes(format).codes // (PACK * 4), half_bytes(format)
     EACH, MASK = (8, 15) if PAIRED else (4, 255)  # codes in a word of a lane; 4-bit codes: low halves of its bytes first
-    PLACES = tuple((k, 8 * (k % 4) + 4 * (k // 4)) for k in range(EACH))  # the codes of a word and their first bits
     factors = load_factors(site.attrs.format)
 
     @inline
-    def multiply(acc, start, rows, column, code, d, m):
-        """Decodes one code of each lane, and adds its products with the activations of the tile's rows."""
+    def add_element(acc, start, rows, g, codes, word, k, d, m):
+        """Decodes element `k` of a word of codes for all lanes, and adds its products with the rows of the tile."""
         w = alloc((PACK,), f32, scope="register")
         for j in vector(PACK):
-            w[j] = muladd(cast(f32, cast(i32, code(j))), d[j], m[j])
+            w[j] = muladd(cast(f32, cast(i32, (codes[word, j] >> cast(u32, k % 4 * 8 + k // 4 * 4)) & MASK)), d[j], m[j])
         for i in unroll(rows):
             for j in vector(PACK):
-                acc[i, j] = muladd(x[start + i, column], w[j], acc[i, j])
-
-    @inline
-    def add_group(sums, pack, start, rows, g):
-        """Adds the products of a group of weights: to the first sums for even elements, to the second ones for odd elements."""
-        codes = view(weights[pack, g, 0], (WORDS, PACK), dtype=u32)
-        d = alloc((PACK,), f32, scope="register")
-        m = alloc((PACK,), f32, scope="register")
-        factors(weights, pack, g, d, m)
-        for word in range(GROUP // EACH):
-            for k, shift in PLACES:
-
-                def code(j):
-                    return (codes[word, j] >> shift) & MASK
-
-                multiply(sums[k % 2], start, rows, g * GROUP + word * EACH + k, code, d, m)
+                acc[i, j] = muladd(x[start + i, g * GROUP + word * EACH + k], w[j], acc[i, j])
 
     @inline
     def tile(pack, start, rows):
-        """Multiplies adjacent rows of activations by one pack of weights."""
-        acc0 = alloc((rows, PACK), f32, scope="register")
-        acc1 = alloc((rows, PACK), f32, scope="register")
-        clear(acc0, rows, f32)
-        clear(acc1, rows, f32)
+        """Multiplies adjacent rows of activations by one pack of weights, with separate sums for even and odd elements."""
+        even = alloc((rows, PACK), f32, scope="register")
+        odd = alloc((rows, PACK), f32, scope="register")
+        clear(even, rows, f32)
+        clear(odd, rows, f32)
         for g in range(groups):
-            add_group((acc0, acc1), pack, start, rows, g)
+            codes = view(weights[pack, g, 0], (WORDS, PACK), dtype=u32)
+            d = alloc((PACK,), f32, scope="register")
+            m = alloc((PACK,), f32, scope="register")
+            factors(weights, pack, g, d, m)
+            for word in range(GROUP // EACH):
+                for pair in unroll(EACH // 2):
+                    add_element(even, start, rows, g, codes, word, pair * 2, d, m)
+                    add_element(odd, start, rows, g, codes, word, pair * 2 + 1, d, m)
         for i in unroll(rows):
             for j in vector(PACK):
                 if pack * PACK + j < end:
-                    y[start + i, pack * PACK + j] = acc0[i, j] + acc1[i, j]
+                    y[start + i, pack * PACK + j] = even[i, j] + odd[i, j]
 
     @inline
     def product():
