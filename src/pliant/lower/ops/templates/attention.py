@@ -95,6 +95,8 @@ def _tile(site: Site, R: int) -> Any:
         kv = h // GROUP if SHARED else h
         last = first if R == 1 else min(first + (R - 1), N - 1)
         stop = min(M, max(last + OFFSET + 1, 0)) if CAUSAL else M  # the end of the keys that some row sees
+        # `stop` is at most M; minima that repeat it let the proofs of bounds succeed.
+        tiles = min((stop + (TILE - 1)) // TILE, (M + (TILE - 1)) // TILE) if CAUSAL else (M + (TILE - 1)) // TILE
         begin = max(first + OFFSET - (WINDOW - 1), 0) // TILE if WINDOW > 0 else 0  # the first tile that some row sees
         for r in unroll(R):
             for x in vector(D):
@@ -104,7 +106,7 @@ def _tile(site: Site, R: int) -> Any:
             for number in range(begin // RANGE, (stop + (RANGE * TILE - 1)) // (RANGE * TILE)):
                 part = min(number - begin // RANGE, 1)  # the first part needs no merging: it is the sum
                 here = max(begin, number * RANGE)
-                end = min(min(number * RANGE + RANGE, (stop + (TILE - 1)) // TILE), (M + (TILE - 1)) // TILE)
+                end = min(number * RANGE + RANGE, tiles)
                 for t in range(here, end):
                     scores(turned, queries, score, h, kv, first, last, t, t - number * RANGE, stop - t * TILE)
                 softmax_of_range(R, decay, here - number * RANGE, end - number * RANGE, score, (), lanes, best, total, (part,))
@@ -182,7 +184,7 @@ def _scores(site: Site, R: int) -> Any:
 def _mixed(site: Site, R: int) -> Any:
     """Returns the code that adds p @ values of a tile to the accumulators of a part."""
     v = site.buffer(2)
-    (_, M, E), FLOAT = _sizes(v), _float(site)
+    (_, M, E), FLOAT, CAUSAL = _sizes(v), _float(site), site.attrs.is_causal
     W = next(w for w in (COLUMNS, 16, 8) if E % w == 0)
 
     @inline
@@ -191,7 +193,7 @@ def _mixed(site: Site, R: int) -> Any:
             return score[r, j, k]
 
         def value(k: Any, x: Any) -> Any:
-            return _element(v, kv, min(t * TILE + k, M - 1), x)  # `left` implies it; it lets the proof of bounds succeed
+            return _element(v, kv, min(t * TILE + k, M - 1) if CAUSAL else t * TILE + k, x)
 
         add_weighted_values(R, E, W, FLOAT, min(left, TILE), weight, value, acc, (part,))
 

@@ -74,7 +74,7 @@ def softmax_of_range(R: int, EXP: Any, start: Any, stop: Any, score: Any, of: An
         for r in unroll(R):
             top = best[*at, r]
             safe = select(top == -inf, 0.0, top)
-            for c in unroll(TILE // LANES):  # all 64 at once would be 4 to 8 registers for each step of an exponential: they spill
+            for c in range(TILE // LANES):  # all 64 at once would be 4 to 8 registers for each step of an exponential: they spill
                 for x in vector(LANES):
                     score[*of, r, j, c * LANES + x] = EXP(score[*of, r, j, c * LANES + x] - safe)
             for x in vector(LANES):
