@@ -14,7 +14,7 @@
            | While(cond, body)
            | Call(func, args, dims)                    another loop program; `dims` are the values of its symbols
            | Check(cond, message, values)              a run-time check: the program fails with the message if `cond` is false;
-                                                      of kind "assume": `cond` holds, and a renderer may rely on it untested
+                                                      of kind "assume": a fact; only interpreter and checked mode test it
            | Seq(body)
     iter   = Iter(var, kind, value)                    kind: S spatial | R reduction | O ordered
     region = Region(buffer, starts, extents)
@@ -46,7 +46,6 @@ Semantics:
 - `reads` and `writes` cover everything that the body and init touch; they are derived when not written.
 - Reduce with a named combiner: add, mul, min, max, and, or: `t = op(t, v)`; fma: `t = fma(v0, v1, t)`. A lambda combines tuples:
   left variables are bound to the targets, right ones to the values, and all results are computed before any is stored.
-- Check of kind "assume" states a fact that the producer of the program knows. The interpreter and checked mode test it.
 - Out parameters are undefined on entry and completely written on return. No two parameters alias unless both are `in`. The attribute
   `counted={"y": "count"}` of a function says that only the first `count[()]` slices of the output `y` along its first dim are written.
 - The annotation `instruction="name"` of a loop says that the tensor instruction `name` performs the whole loop. The loop keeps its

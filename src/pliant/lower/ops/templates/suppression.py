@@ -14,11 +14,8 @@ from .build import Site
 from .sort import merge_sort, order_of
 
 
-def suppress(site: Site) -> Any:
-    """Builds `non_max_suppression` as ONNX defines it."""
-    boxes, scores, limit, overlap, least = site.args
-    out, total, most, CENTER = site.outs[0], site.counts[0], site.attrs.most, site.attrs.center_point_box
-    (batch, classes, n), capacity, descending = scores.shape, out.shape[0], order_of(f32, descending=True)
+def _overlap_test(boxes: Any, overlap: Any, CENTER: bool) -> Any:
+    """Returns the inline function that compares two boxes of an image: True if their intersection over union is above the threshold."""
 
     @inline
     def corners(b, which):
@@ -43,6 +40,21 @@ def suppress(site: Site) -> Any:
         (second := (q[2] - q[0]) * (q[3] - q[1]))
         (union := first + second - width * height)
         return not width <= 0.0 and not height <= 0.0 and not first <= 0.0 and not second <= 0.0 and overlap[()] < width * height / union
+
+    @inline
+    def overlap_test(b, which, other):
+        return overlaps(corners(b, which), corners(b, other))
+
+    return overlap_test
+
+
+def suppress(site: Site) -> Any:
+    """Builds `non_max_suppression` as ONNX defines it."""
+    boxes, scores, limit, overlap, least = site.args
+    out, total, most, CENTER = site.outs[0], site.counts[0], site.attrs.most, site.attrs.center_point_box
+    (batch, classes, n), capacity, descending = scores.shape, out.shape[0], order_of(f32, descending=True)
+
+    overlap_test = _overlap_test(boxes, overlap, CENTER)
 
     @inline
     def keep_best(b, c, kept, sizes):
@@ -76,7 +88,7 @@ def suppress(site: Site) -> Any:
                 for s in range(size):
                     other = kept[b, c, s]
                     if 0 <= other < n:
-                        if overlaps(corners(b, box), corners(b, other)):
+                        if overlap_test(b, box, other):
                             free[0] = False
                 if free[0]:
                     kept[b, c, size] = box
