@@ -15,7 +15,7 @@ _MODES = {"1": "L", "3": "RGB", "4": "RGBA"}  # number of channels -> mode of Pi
 
 
 def read_picture(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """Reads an image for an input of type `t`: (channels, height, width) or (height, width, channels), with or without a batch dim."""
+    """Reads an image, resized to the shape of `t`: (h, w), (c, h, w), (h, w, c) or 4-D with batch 1; scales to [0, 1] if `t` is float."""
     import numpy as np
 
     try:

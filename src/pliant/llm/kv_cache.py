@@ -156,7 +156,7 @@ class PageCache:
 
 
 def run_of(kv_heads: int, size: int, itemsize: int) -> int:
-    """Returns the number of pages of a run, for `kv_heads` heads of `size` elements of `itemsize` bytes."""
+    """Returns how many pages fit in `_RUN_BYTES`, 1 to `_MOST_PAGES`; a page is PAGE tokens of `kv_heads * size * itemsize` bytes."""
     return max(1, min(_MOST_PAGES, _RUN_BYTES // (kv_heads * size * itemsize * PAGE)))
 
 

@@ -31,7 +31,7 @@ Read = Callable[..., Expr]
 
 
 def as_dim(name: str, value: Any) -> Expr:
-    """A bound or an extent as an expression: an integer, a dim, or a host scalar with a known value; raises an Error for others."""
+    """Returns `value`, an integer, an i64 expression or a host scalar of known value, as an expression; raises an Error for others."""
     if isinstance(value, Value) and isinstance(value.annotation, Scalar) and value.annotation.value is not None:
         value = value.annotation.value
     if isinstance(value, Expr) and value.dtype is i64:

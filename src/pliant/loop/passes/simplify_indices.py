@@ -132,6 +132,6 @@ class _Leaf(Replacer):
 
 
 def has_quotient(e: Expr) -> bool:
-    """True if `e` has a division or remainder that loops may simplify, i.e. not one of dims alone."""
+    """True if some floor division or modulo in `e` has a variable that is not a dim, or no variable at all."""
     divisions = [free_vars(x) for x in walk(e) if isinstance(x, (FloorDiv, FloorMod))]
     return any(not used or any(not isinstance(v, Dim) for v in used) for used in divisions)

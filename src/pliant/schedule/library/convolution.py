@@ -144,7 +144,7 @@ def _share_copies(s: Schedule, name: str) -> None:
 
 
 class _Rule:
-    """One application of the rule."""
+    """Schedules one convolution: the constructor decides tile and parts of the sum, `apply` edits the schedule."""
 
     sums = "in registers"
 

@@ -395,7 +395,7 @@ def _number_of_lanes(extent: int | None) -> int:
 
 
 def _contiguous(block: Block, loop: For) -> bool:
-    """True if some access of the block is contiguous along the loop, and none is strided; dims of extent 1 do not count."""
+    """True if the loop's variable occurs in the block's accesses, and only in last indices; dims of extent 1 are ignored."""
     contiguous = False
     for a in accesses(block):
         over = [e for e, size in zip(a.over_loops(), a.buffer.shape, strict=True) if not (isinstance(size, Const) and size.value == 1)]

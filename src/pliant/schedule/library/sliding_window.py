@@ -84,7 +84,7 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide
 
 
 class _Rule:
-    """One application of the rule."""
+    """Schedules one reduction over sliding windows: the constructor decides tile and unrolling, `apply` edits the schedule."""
 
     sums = "in registers"
 

@@ -130,7 +130,7 @@ def _trees(site: NodeContext) -> Trees:
 
 
 def _members(site: NodeContext, modes: Array, leaves: int, dtype: Any) -> Array:
-    """The sets of the membership nodes as rows of a table; the file lists them in node order, each terminated by NaN."""
+    """Returns a NaN-padded table with a row per node and leaf, filled for membership nodes; refuses a wrong number of sets."""
     listed = site.array("membership_values")
     at = np.nonzero(modes == MEMBER)[0]
     if not len(at):
