@@ -60,7 +60,10 @@ def fingerprint() -> str:
 
 
 def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], targets: Sequence[str | Target] = ()) -> None:
-    """Writes an executable to a file, with its code and code for additional targets."""
+    """Writes an executable to a file, with its program, its code, code for additional targets, and its literals.
+
+    Raises UnsupportedError if the program calls a Python function.
+    """
     from . import __version__
     from .pipeline import compile_program
 
@@ -145,7 +148,11 @@ def _check_text(program: Program, text: str) -> None:
 def load(
     path: str | os.PathLike[str], threads: int | None = None, *, verify: bool = False, recompile: bool = False
 ) -> Executable:  # fmt: skip
-    """Loads a `.pliant` file: uses its code if it fits this machine, else compiles the program again, with a notice on stderr."""
+    """Loads a `.pliant` file: uses its code if it fits this machine, else compiles the program again, with a notice on stderr.
+
+    `verify` compares all sections with their checksums first. `recompile` compiles it in any case, without a notice. Raises ModelFileError
+    for a damaged file.
+    """
     file = container.read(path)
     if verify:
         for section in file.sections:
@@ -203,7 +210,7 @@ def _fitting(file: Container, here: Target) -> Section | None:
 
 
 def _literals(file: Container, program: Section) -> list[Array]:
-    """Returns the literals of the program by index, as views of the mapped file."""
+    """Returns the literals of the program by index, as views of the mapped file; raises ModelFileError if one is not there."""
     tensors = [_tensor(s) for s in file.find("tensor")]
     numbers = program.facts.get("literals")
     if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < len(tensors) for n in numbers):
@@ -212,7 +219,7 @@ def _literals(file: Container, program: Section) -> list[Array]:
 
 
 def _tensor(section: Section) -> Array:
-    """Returns a section as an array; checks the untrusted dtype, shape and size first."""
+    """Returns a section as an array; raises ModelFileError if its untrusted dtype, shape and size do not fit together."""
     name, shape = section.facts.get("dtype"), section.facts.get("shape")
     if not isinstance(name, str) or name not in ALL or not isinstance(shape, list) or len(shape) > 32:
         raise broken(section.file, f"tensor {container.shown(section.name)} has no known type or shape")
@@ -230,7 +237,7 @@ def _tensor(section: Section) -> Array:
 
 
 def _program(file: Container, literals: Sequence[Array]) -> Program:
-    """Parses the program in the portable part of a `.pliant` file."""
+    """Parses the program in the portable part of a `.pliant` file; raises ModelFileError if it cannot be parsed."""
     section = _only(file, "program")
     names = section.facts.get("names")
     if not isinstance(names, dict) or not all(type(n) is int and 0 <= n < len(literals) for n in names.values()):
@@ -248,7 +255,10 @@ def _program(file: Container, literals: Sequence[Array]) -> Program:
 
 
 def _with_layers(file: Container, entry: Function) -> Function:
-    """Restores the user's layer names of the nodes; leaves them out if the section is missing or does not match."""
+    """Restores the user's layer names of the nodes; leaves them out if the section is missing or does not match.
+
+    Raises ModelFileError if the section is no JSON.
+    """
     for section in file.find("layers"):
         try:
             layers = json.loads(bytes(section.check()))

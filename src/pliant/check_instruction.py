@@ -119,7 +119,7 @@ def _loads(s: Store | Reduce) -> list[Load]:
 
 
 def check_same(name: str, description: Func, implementation: Func) -> None:
-    """Raises Error unless the implementation computes the same as the description, in the interpreter."""
+    """Raises Error unless implementation and description compute the same bits, in the interpreter, on `SEEDS` sets of operands."""
     for seed in range(SEEDS):
         operands = operands_for(description, seed)
         expected, got = ([a.copy() for a in operands] for _ in range(2))
@@ -129,7 +129,7 @@ def check_same(name: str, description: Func, implementation: Func) -> None:
 
 
 def run_on_machine(record: Instruction, implementation: Func) -> None:
-    """Raises Error unless the LLVM form computes the same as the implementation, on this machine."""
+    """Raises Error unless the compiled LLVM form computes the same bits as the implementation in the interpreter, on this machine."""
     from .api import compile
 
     native = compile(marked(record, implementation), threads=1)
@@ -167,7 +167,7 @@ def _numbers(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, edg
 
 
 def _compare(name: str, who: str, func: Func, operands: list[Array], expected: list[Array], got: list[Array]) -> None:
-    """Raises Error at the first element that differs, with the operands that show it."""
+    """Raises Error at the first element whose bits differ (any NaN equals any other), with the operands that show it."""
     for b, want, actual in zip(func.buffers, expected, got, strict=True):
         bits = f"u{want.itemsize}"
         same = want.view(bits) == actual.view(bits)

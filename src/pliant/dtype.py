@@ -60,7 +60,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory (compute types only: storage types are packed)."""
+        """Bytes of one element in memory; 1 for types smaller than a byte, which are packed."""
         return max(1, self.bits // 8)
 
     @property
@@ -166,7 +166,10 @@ def _name_of(spelling: object) -> str:
 
 
 def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
-    """Packs an array of i4, u4, i2, u2 or f4e2m1 (one element per byte, as ml_dtypes stores them, or numbers) into bytes."""
+    """Packs an array of i4, u4, i2, u2 or f4e2m1 (one element per byte, as ml_dtypes stores them, or numbers) into bytes.
+
+    Raises a ShapeError if the last dim is no multiple of the number of elements in a byte.
+    """
     import numpy as np
 
     to = dtype(spelling)
@@ -181,7 +184,7 @@ def pack(array: Any, spelling: object) -> np.ndarray[Any, Any]:
 
 
 def unpack(packed: np.ndarray[Any, Any], spelling: object) -> np.ndarray[Any, Any]:
-    """Unpacks bytes into an array of ml_dtypes' type, one element per byte."""
+    """Unpacks bytes into an array of ml_dtypes' type, one element per byte; the last dim grows by the number of elements in a byte."""
     import numpy as np
 
     stored = dtype(spelling)

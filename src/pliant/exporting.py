@@ -37,7 +37,10 @@ from .target import target as find_target
 def export(
     src: Any, target: str | Target, path: str | os.PathLike[str], *, dims: Mapping[str, Any] | None = None, name: str | None = None
 ) -> list[Path]:
-    """Writes a program as files for a target into the folder `path`; returns the files. `name` is the base name of files and functions."""
+    """Writes a program as files for a target into the folder `path`; returns the files. `name` is the base name of files and functions.
+
+    `dims` sets, narrows or unifies dims first.
+    """
     machine = find_target(target)
     program = program_of(src)
     if dims:
@@ -47,7 +50,7 @@ def export(
 
 
 def identifier(name: str) -> str:
-    """Returns the name as a valid C identifier and file name."""
+    """Returns the name as a valid C identifier and file name: other characters become `_`."""
     text = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return text if re.match(r"[A-Za-z_]", text) else f"_{text}"
 
@@ -74,7 +77,10 @@ def exported(program: Program, machine: Target, name: str) -> Exported:
 
 
 def _write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Writes files into a folder, each to a temporary file that is then renamed, so that no file is ever incomplete."""
+    """Writes files into a folder, each to a temporary file that is then renamed, so that no file is ever incomplete. Returns their paths.
+
+    Raises ModelFileError if the folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

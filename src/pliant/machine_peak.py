@@ -82,7 +82,7 @@ def read_all(machine: Target) -> Kernel:
 
 
 def best_time(run: Callable[[], object], seconds: float) -> float:
-    """Returns the time of the fastest of the runs that fit into `seconds`; makes at least three."""
+    """Returns the time in seconds of the fastest of the runs that fit into `seconds`; makes at least three."""
     best, end, runs = float("inf"), time.perf_counter() + seconds, 0
     while runs < 3 or time.perf_counter() < end:
         begin = time.perf_counter()

@@ -36,7 +36,7 @@ class BackendRep:
         self.session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Returns the results for inputs in the order of the model, or by name."""
+        """Returns the results for inputs in the order of the model, or by name; raises ShapeError for another number of inputs."""
         names = [i.name for i in self.session.inputs]
         if isinstance(inputs, dict):
             feeds = inputs
@@ -58,7 +58,10 @@ def is_compatible(model: Any, device: str = "CPU", **kwargs: Any) -> bool:
 
 
 def prepare(model: Any, device: str = "CPU", interpret: bool = False, **kwargs: Any) -> BackendRep:
-    """Returns a prepared model that can be run repeatedly; `interpret` runs it in the interpreter."""
+    """Returns a prepared model that can be run repeatedly; `interpret` runs it in the interpreter.
+
+    Raises an Error for devices other than the CPU.
+    """
     if not supports_device(device):
         raise Error(f"device `{device}` is not supported", help='the device is "CPU"')
     return BackendRep(Session(model, interpreted if interpret else compiled))
@@ -80,7 +83,7 @@ def supports_device(device: str) -> bool:
 
 
 def _model_of(node: Any, inputs: list[Any], version: int | None) -> Any:
-    """Returns an ONNX model of one node whose inputs have the types of the arrays."""
+    """Returns an ONNX model of one node whose inputs have the types of the arrays. Raises ShapeError for another number of inputs."""
     import numpy as np
 
     from .dtype import dtype

@@ -105,7 +105,7 @@ class InferenceSession:
             _say_once(f"a program is compiled for each value of the input {name!r}, which decides shapes")
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
-        """Returns the outputs with these names; all of them if None."""
+        """Returns the outputs with these names, all of them if None or empty; raises ShapeError for an unknown name."""
         results = dict(zip(self._session.outputs, self._session.run(input_feed), strict=True))
         unknown = [n for n in output_names or () if n not in results]
         if unknown:

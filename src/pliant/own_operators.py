@@ -79,7 +79,10 @@ class Operator:
         return fn
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Emits the operator into the graph function that is being built; returns its results."""
+        """Emits the operator into the graph function that is being built; returns its result, or a tuple if there are several.
+
+        Raises Error if neither `element` nor `python` was set.
+        """
         builder: Any = active(self.__name__)
         arguments = self._bind(args, named)
         values = {k: operand(self.__name__, v) for k, v in arguments.items() if _is_tensor(v)}
@@ -95,7 +98,7 @@ class Operator:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def check(self, *args: Any, **named: Any) -> None:
-        """Raises AssertionError if the loop program and the Python function differ on these arguments by more than rounding."""
+        """Raises AssertionError if loop program and Python function differ on these arguments by more than rounding, or one is missing."""
         from .interp.loop import run_loop
 
         arguments = self._bind(args, named)

@@ -43,7 +43,10 @@ class ProgramCost:
 
     @cached_property
     def _calls(self) -> list[tuple[Cost, dict[Var, Expr]]]:
-        """The cost of each fused loop program over its own symbols, and the values of these over the program's dims."""
+        """The cost of each fused loop program over its own symbols, and the values of these over the program's dims.
+
+        Raises UnsupportedError if a literal size is too large for a formula.
+        """
         function = run_steps(State(self._program.entry, target("native"), self._program.constants), steps_to("without_fma")).function
         calls = [n for n in walk_nodes(function.nodes) if isinstance(n, CallLoop)]
         costs = []
@@ -71,7 +74,10 @@ class ProgramCost:
         return {v.name: v for v in every}
 
     def __call__(self, **dims: int) -> Counts:
-        """Returns the cost for concrete dims, computed with Python integers, so it cannot overflow."""
+        """Returns the cost for concrete dims, computed with Python integers, so it cannot overflow.
+
+        Raises ShapeError for a missing or unknown dim, and for a value outside of its contract.
+        """
         names = self._dims
         missing = [name for name in names if name not in dims]
         if missing:
@@ -97,7 +103,7 @@ class ProgramCost:
 
 
 def _size(dim: Var, value: object) -> int:
-    """Returns the value of a dim; raises ShapeError if it is not within its contract."""
+    """Returns the value of a dim as an int; raises ShapeError if it is no integer or not within its contract."""
     try:
         size = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -28,7 +28,10 @@ class OutputError:
 
 
 def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
-    """Returns the program with literal weights of at least `least` elements quantized to 8 or 4 bits in blocks of 32."""
+    """Returns the program with literal weights of at least `least` elements quantized to 8 or 4 bits in blocks of 32.
+
+    Raises Error for a negative `least`, and for weights other than "int8" and "int4".
+    """
     from .api import program_of
     from .graph.passes.dead_code import dead_code
     from .graph.passes.quantize_weights import quantize_weights
@@ -43,7 +46,7 @@ def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
 
 
 def quantization_errors(program: Any, quantized: Any, feeds: Mapping[str, Any], threads: int | None = None) -> list[OutputError]:
-    """Runs both programs on the same arrays; returns the error of each output of `quantized`."""
+    """Runs both programs on the same arrays; returns the error of each output of `quantized` against `program`."""
     import numpy as np
 
     from .api import compile

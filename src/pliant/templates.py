@@ -59,7 +59,7 @@ class Template:
         return self._made[key]
 
     def variants(self, **fixed: Any) -> Iterator[Kernel]:
-        """Yields a kernel for each combination of the choices, with some parameters fixed."""
+        """Yields a kernel for each combination of the choices of the parameters that are not in `fixed`."""
         free = {name: values for name, values in self.choices.items() if name not in fixed}
         for values in product(*free.values()):
             yield self(**fixed, **dict(zip(free, values, strict=True)))

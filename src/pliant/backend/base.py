@@ -32,7 +32,7 @@ class Code:
 
 
 class Assembly(Protocol):
-    """The interface of one program during code generation. Leaving the context stops compilations that are still running."""
+    """The interface of one program during code generation, a context manager; leaving it stops compilations that are still running."""
 
     def __enter__(self) -> Self: ...
 

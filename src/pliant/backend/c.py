@@ -31,7 +31,10 @@ class CAssembly:
         """Do nothing: `finish` finds the kernels through the host program that calls them."""
 
     def finish(self, entries: Sequence[Func]) -> Code:
-        """Render the host program and its kernels as one text; an export's offset is the position of its definition."""
+        """Render the host program and its kernels as one C text.
+
+        Return it as the blob, where an export's offset is the position of its definition.
+        """
         module = render(entries, watch=self.watch)
         text = module.text.encode()
         exports = {name: text.index(f"int32_t {name}(Ctx *ctx".encode()) for name in module.exports}
@@ -48,7 +51,10 @@ class C(Backend):
         return CAssembly(watch)
 
     def files(self, program: Exported, inside: bool | None = None) -> dict[str, bytes]:
-        """Return the source and its header. `inside` puts the weights into the source; None does so unless they are large."""
+        """Return the source and its header, and the weights in a file of their own if they are not in the source.
+
+        `inside` puts the weights into the source; None does so unless they are large.
+        """
         return c_files(program.name, program.host, program.package.interface, program.constants, inside)
 
 

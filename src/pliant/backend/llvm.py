@@ -22,7 +22,7 @@ class Llvm(Backend):
         return LlvmAssembly(target, level, link, watch)
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """Return libraries and objects in the format of the target's operating system, with a C header."""
+        """Return libraries and objects in the format of the target's operating system, a C header, a description, and the constants."""
         # Imported here: a compile for this machine writes no files.
         from ..codegen.export_description import constant_places, data_files
         from ..codegen.export_header import header

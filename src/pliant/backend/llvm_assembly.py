@@ -34,6 +34,6 @@ class LlvmAssembly:
         self.pieces.kernel(func)
 
     def finish(self, entries: Sequence[Func]) -> Code:
-        """Compile the host program, wait for the kernels, and link everything into one blob."""
+        """Compile the host program, wait for the kernels, link everything into one blob, and return it with its tables."""
         module, objects = self.pieces.finish(entries)
         return Code(self.link(objects, module.exports), module.sites, module.kernels, module.parallel)

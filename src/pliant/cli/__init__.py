@@ -84,7 +84,10 @@ def progress(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command line (that of the process if none is given), and returns its exit code."""
+    """Runs a command line (that of the process if none is given), and returns its exit code: 130 after Ctrl-C.
+
+    Errors are printed; with `PLIANT_DEBUG=1` they are raised.
+    """
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
@@ -101,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    """Dispatches a command line; returns the exit code."""
+    """Dispatches a command line; returns the exit code. Raises Usage for an unknown command or option."""
     if not argv or argv[0] in ("-h", "--help"):
         print(_help(), end="", file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
@@ -135,7 +138,7 @@ def _help() -> str:
 
 
 def _report(problem: Exception) -> int:
-    """Prints an error to stderr and returns the exit code."""
+    """Prints an error to stderr and returns the exit code: 2 for a wrong command line, model file or unsupported request, else 1."""
     if isinstance(problem, Usage):
         print(f"pliant: {problem}" + (f"\nhelp: {problem.help}" if problem.help else ""), file=sys.stderr)
         return 2

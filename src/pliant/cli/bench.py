@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant bench`: measures the model and prints the table; returns the exit code."""
+    """Runs `pliant bench`: measures the model and prints the table; returns the exit code. Raises Usage for wrong options."""
     if options.rounds < 1 or not options.seconds > 0:
         raise Usage("--rounds and --seconds are more than 0")
     if options.model_file:
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def numbers(text: str, option: str, low: int) -> list[int]:
-    """Parses a list like `16,128`; raises Usage if a number is below `low`."""
+    """Parses a list like `16,128`; raises Usage if it is none, or if a number is below `low`."""
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError:
@@ -82,7 +82,10 @@ def numbers(text: str, option: str, low: int) -> list[int]:
 def measure(
     contestants: dict[str, list[str]], given: dict[str, Any], threads: Sequence[int], rounds: int
 ) -> tuple[Rates, dict[str, float], dict[int, dict[str, float]]]:
-    """Benchmarks the contestants: returns the rates of all rounds, bytes and operations of a token, and the machine's limits by threads."""
+    """Benchmarks the contestants: returns the rates of all rounds, bytes and operations of a token, and the machine's limits by threads.
+
+    Each runs in a process of its own. Limits are the best of all rounds.
+    """
     rates: Rates = {name: {} for name in contestants}
     needs: dict[str, float] = {}
     limits: dict[int, dict[str, float]] = {}
@@ -102,7 +105,10 @@ def measure(
 
 
 def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Runs a worker in its own process and returns the JSON record that it prints; raises Error if it fails."""
+    """Runs a worker in its own process and returns the JSON record that it prints; raises Error if it fails.
+
+    Raises Usage if the command cannot be run, or if the peer is not installed.
+    """
     from ..support.errors import Error
 
     places = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]) if name != "llama.cpp" else None
@@ -124,7 +130,7 @@ def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any
 
 
 def share(cell: Cell, rate: float, needs: dict[str, float], limits: dict[int, dict[str, float]]) -> float:
-    """Returns a rate as a fraction of the machine's limit (roofline)."""
+    """Returns a rate as a fraction of the machine's limit: of peak arithmetic for prefill, of memory bandwidth for decode."""
     threads, what, tokens = cell
     if what == "prefill":
         return rate * needs["operations"] / limits[threads]["operations"]

@@ -18,7 +18,10 @@ OURS = "pliant"
 
 
 def dim_sets(options: list[str]) -> list[dict[str, int]]:
-    """Parses `n=17,128` to sets of dims: the first values of all dims, then the second ones, …; a single value is in every set."""
+    """Parses `n=17,128` to sets of dims: the first values of all dims, then the second ones, …; a single value is in every set.
+
+    Raises Usage for other texts, and if two dims have different numbers of values.
+    """
     lists: dict[str, list[int]] = {}
     for text in options:
         name, equals, values = (part.strip() for part in text.partition("="))

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant cache`: shows or clears the caches; returns the exit code."""
+    """Runs `pliant cache`: shows or clears the caches; returns the exit code, 1 if an entry could not be removed."""
     action = choose(options.action, ACTIONS, "action")
     base = code_cache.folder()
     if base is None:

@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant chat`: answers the prompt, or starts a conversation; returns the exit code."""
+    """Runs `pliant chat`: answers the prompt, or starts a conversation; returns the exit code. Raises Usage for wrong options."""
     settings = _settings(options)
     prompt = _prompt(options.prompt)
     if prompt is None and options.json:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the generation options that were set; checks them before the model is loaded, which may take long."""
+    """Returns the generation options that were set; raises Usage for a wrong one, before the model is loaded, which may take long."""
     from ..llm.sampling import SamplingOptions
     from ..llm.stop import StopStrings
     from ..support.errors import Error
@@ -95,7 +95,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _prompt(said: str | None) -> str | None:
-    """Returns the text of stdin followed by the prompt; None for a conversation."""
+    """Returns the text of stdin followed by the prompt; None for a conversation. Raises Usage if there is neither, and no terminal."""
     context = _piped()
     if context is None:
         if said is None and not sys.stdin.isatty():
@@ -153,7 +153,10 @@ def _as_json(lm: LLM, reply: Reply) -> dict[str, Any]:
 
 
 def show(stream: Stream, stats: bool = False) -> None:
-    """Prints an answer as it arrives, and a remark if it ended because the context is full."""
+    """Prints an answer as it arrives, and a remark if it ended because the context is full.
+
+    With `stats`, also the speed in tokens per second.
+    """
     import time
 
     start, first = time.perf_counter(), 0.0

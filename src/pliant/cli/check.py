@@ -36,7 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant check`: compares a model's values with another runtime; returns 1 if something differs."""
+    """Runs `pliant check`: compares a model's values with another runtime; returns 1 if something differs.
+
+    With `--save`, writes the first node that differs to a file.
+    """
     from ..frontends.onnx.compare import compare_nodes, compare_outputs, single_node
     from ..frontends.onnx.inputs import tensor_type
     from ..frontends.onnx.session import Session, interpreted

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant doctor`: collects facts about the installation and prints them; returns the exit code."""
+    """Runs `pliant doctor`: collects facts about the installation and prints them; returns the exit code, 1 if there are problems."""
     facts = known_facts()
     if not options.no_measure:
         measured(facts)

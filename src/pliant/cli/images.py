@@ -15,7 +15,10 @@ _MODES = {"1": "L", "3": "RGB", "4": "RGBA"}  # number of channels -> mode of Pi
 
 
 def read_picture(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """Reads an image, resized to the shape of `t`: (h, w), (c, h, w), (h, w, c) or 4-D with batch 1; scales to [0, 1] if `t` is float."""
+    """Reads an image, resized to the shape of `t`: (h, w), (c, h, w), (h, w, c) or 4-D with batch 1; scales to [0, 1] if `t` is float.
+
+    A symbolic dim has its value in `values`, else that of the image. Raises Usage for other shapes, ModelFileError if it cannot be read.
+    """
     import numpy as np
 
     try:

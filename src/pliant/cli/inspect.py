@@ -26,7 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant inspect`: prints the contents of a model file; returns the exit code."""
+    """Runs `pliant inspect`: prints the contents of a model file.
+
+    Returns the exit code, 2 if something in an ONNX model is not supported. Raises Usage if a program is asked for and the file has none.
+    """
     if Path(options.file).suffix == ".onnx":
         return _inspect_onnx(options)
     if Path(options.file).suffix == ".safetensors":

@@ -55,7 +55,7 @@ def small_feeds(inputs: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str,
 
 
 def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Parses `-i` options: the source of each input as text; `random` for inputs without one."""
+    """Parses `-i` options: the source of each input as text; `random` for inputs without one. Raises Usage for an unknown input."""
     sources = dict.fromkeys(names, "random")
     for text in options:
         name, equals, source = text.partition("=")
@@ -116,7 +116,10 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
 
 
 def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """Returns an input array read from a .npy file or an image."""
+    """Returns an input array read from a .npy file or an image, in the dtype of the input.
+
+    Raises Usage if there is no such file, ModelFileError if it cannot be read.
+    """
     import numpy as np
 
     if not Path(path).exists():

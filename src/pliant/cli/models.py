@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant models`: lists, downloads or removes models; returns the exit code."""
+    """Runs `pliant models`: lists, downloads or removes models; returns the exit code. Raises Usage for wrong arguments."""
     action = choose(options.action, ACTIONS, "action")
     if (action == "list") != (options.name is None):
         raise Usage(f"`pliant models {action}` takes {'no' if action == 'list' else 'one'} name")

@@ -37,7 +37,7 @@ class Talk:
         self.running = True
 
     def turn(self, text: str) -> None:
-        """Handles one input of the user: a command or a question."""
+        """Runs one input of the user: a command if it begins with `/`, else a question; nothing for an empty one."""
         if not text.strip():
             return
         if text.startswith("/"):
@@ -104,7 +104,10 @@ class Talk:
 
 
 def talk(lm: LLM, system: str | None, settings: dict[str, Any], stats: bool) -> int:
-    """Runs a conversation until the user ends it; returns the exit code."""
+    """Runs a conversation until the user ends it; returns the exit code 0.
+
+    `settings` are the options of each answer; with `stats`, the speed is shown after it.
+    """
     _line_editing()
     remark(f"{lm.name}, context of {lm.context} tokens; /help shows the commands")
     conversation = Talk(lm, system, settings, stats)

@@ -27,7 +27,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant run`: runs the model and prints its outputs and timing; returns the exit code."""
+    """Runs `pliant run`: runs the model and prints its outputs and timing; returns the exit code.
+
+    Raises Usage for wrong options and inputs.
+    """
     import numpy as np
 
     from ..api import compile, program_of

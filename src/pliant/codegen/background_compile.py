@@ -38,7 +38,10 @@ _awake: list[float] = []  # for each running LLVM thread, the switch interval be
 
 @contextmanager
 def _woken_soon() -> Iterator[None]:
-    """Context manager: a thread that returns from LLVM waits 0.1 ms for the GIL, not 5 ms as it would after each of many calls."""
+    """Context manager: sets Python's switch interval to 0.1 ms: a thread that returns from LLVM waits that long for the GIL, not 5 ms.
+
+    The last of several that run at the same time sets the interval from before the first again.
+    """
     with _waking:
         _awake.append(_awake[-1] if _awake else sys.getswitchinterval())
         sys.setswitchinterval(1e-4)
@@ -72,7 +75,10 @@ class BackgroundCompile:
         self._wait()
 
     def kernel(self, func: Func) -> None:
-        """Write the code of a kernel; one without loops is left to its callers' module, where LLVM inlines it."""
+        """Write the code of a kernel, and hand the collected kernels to the background thread once they are a piece of `_PIECE` characters.
+
+        A kernel without loops is left to its callers' module, where LLVM inlines it.
+        """
         if not any(isinstance(s, For | While) for s in walk_stmts(func.body)):
             return
         self.state.inner(func)
@@ -80,7 +86,10 @@ class BackgroundCompile:
             self._complete()
 
     def finish(self, entries: Sequence[Func]) -> tuple[Module, list[bytes]]:
-        """Return the module of the host program, whose tables serve all pieces, and the objects of all pieces; waits for the thread."""
+        """Return the module of the host program, whose tables serve all pieces, and the objects of all pieces; waits for the thread.
+
+        A host program of more than `_LONG` statements is compiled without LLVM's passes.
+        """
         long = any(sum(1 for _ in walk_stmts(f.body)) > _LONG for f in entries)
         if self.state.functions and (long or self.thread is not None):
             self._complete()

@@ -64,7 +64,10 @@ class Expressions:
     _add = _sub = _mul = _div = _bitand = _bitor = _bitxor = _arithmetic
 
     def _ring(self, e: Expr, a: Val, b: Val) -> Val:
-        """Write a sum, difference or product of integers with wraparound: in int32_t or the signed type if ranges exclude overflow."""
+        """Write a sum, difference or product of integers with wraparound: in int32_t or the signed type if ranges exclude overflow.
+
+        Otherwise it is computed in an unsigned type and cast back.
+        """
         d = e.dtype
         (al, ah), (bl, bh) = (int_range(x, self.facts) for x in e.args)
         corners = (al * bl, al * bh, ah * bl, ah * bh)

@@ -61,7 +61,7 @@ def c_files(
 
 
 def _identifier(name: str) -> str:
-    """Return the name as a C identifier that the source does not use otherwise."""
+    """Return the name as a C identifier, with `model_` in front if the source uses it otherwise or it does not begin with a letter."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     taken = plain in {*RESERVED, "main", *_ENTRIES} or plain.startswith(("pl_", "f_", "constant_"))
     return plain if plain[:1].isalpha() and not taken else f"model_{plain}"
@@ -93,7 +93,10 @@ class _Files:
     # The header.
 
     def parameters(self) -> list[Parameter]:
-        """Return the parameters of the exported C function, in order: arguments, results, dims, weights, memory."""
+        """Return the parameters of the exported C function, in order: arguments, results, run-time counts, dims, weights, memory.
+
+        There is one for the weights only if they are in a file of their own.
+        """
         weights = (
             [] if self.inside else [Parameter("const void *", "weights", f"weights: the bytes of {self.prefix}.bin, aligned to 8 bytes")]
         )
@@ -108,7 +111,7 @@ class _Files:
         return ", ".join(p.declared + p.name for p in self.symbols) or "void"
 
     def header(self) -> str:
-        """Return the text of the C header."""
+        """Return the text of the C header: status codes, maximal sizes if they are known, and the three functions with their parameters."""
         i, u = self.interface, self.upper
         most = (
             [f"#define {u}_ARENA_BYTES {i.workspace_max} /* at the largest dims of the contract */"] if i.workspace_max is not None else []

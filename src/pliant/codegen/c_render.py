@@ -51,7 +51,7 @@ class CModule:
 
 
 def render(funcs: Sequence[Func], linkage: str = "", watch: Watch | None = None) -> CModule:
-    """Render `funcs`, exported under their names, and their callees; `linkage` may be `static `."""
+    """Render `funcs`, exported under their names, and their callees; `linkage` may be `static `. Raises if two have the same name."""
     names = tuple(f.name for f in funcs)
     if len(set(names)) != len(names):
         raise InternalError(f"exported functions must have different names: {', '.join(names)}")
@@ -76,7 +76,7 @@ class State:
     instructions: list[Instruction] = field(default_factory=list)  # whose C forms are used
 
     def inner(self, func: Func) -> str:
-        """Return the C name of a program's inner function; renders it at first use."""
+        """Return the C name of a program's inner function; renders it at first use. Raises an UnsupportedError for an external function."""
         if func not in self.names:
             if func.attrs.external is not None:
                 raise UnsupportedError(f"`{func.name}` is a function outside of the program, which C code cannot call", where=func.span)
@@ -161,7 +161,7 @@ class _Function(Expressions):
         self.lines.append("  " * self.indent + text)
 
     def block(self, head: str, body: Stmt, orelse: Stmt | None = None) -> None:
-        """Write a statement between braces, indented."""
+        """Write `head { body }` with the body indented, and the statement `orelse` in an else branch if there is one."""
         self.line(f"{head} {{")
         self.indent += 1
         self.stmt(body)
@@ -242,7 +242,7 @@ class _Function(Expressions):
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Append the C code of a statement to the function."""
+        """Append the C code of a statement to the function; raises an InternalError for a kind without C code."""
         match s:
             case Seq():
                 outside = self.facts
@@ -293,7 +293,10 @@ class _Function(Expressions):
         self.facts = outside
 
     def _instruction(self, s: For) -> None:
-        """Write the C form of a tensor instruction, and under `#else` its loop, lowered like any other."""
+        """Write the C form of a tensor instruction, and under `#else` its loop, lowered like any other.
+
+        Only the C form is written if it needs no condition, only the loop if there is no C form.
+        """
         performed = c_places(s)
         if performed is not None:
             instruction, places = performed

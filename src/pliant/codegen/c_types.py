@@ -35,7 +35,7 @@ class Val(NamedTuple):
 
 
 def c_type(d: DType) -> str:
-    """Return the C type of a value; raises an error for storage types, which have no values."""
+    """Return the C type of a value; raises an InternalError for storage types, which have no values."""
     if d.storage:
         raise InternalError(f"a value of the storage type {d} in C code")
     return _C_NAMES.get(d.name) or f"{'u' if d.kind == 'u' else ''}int{d.bits}_t"

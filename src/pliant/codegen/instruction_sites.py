@@ -50,7 +50,8 @@ def instruction_at(loop: For, target: Target) -> Instruction | None:
 def implementations(instruction: Instruction, expanded: bool) -> tuple[Func, ...]:
     """Return the implementations of an instruction to compare with, after the same passes as the programs that contain it.
 
-    There are two if it calls math functions: for machines without fma, a program was rewritten before it was scheduled.
+    There are two if it calls math functions: for machines without fma, a program was rewritten before it was scheduled. `expanded` says
+    whether math functions are expanded in them.
     """
     func = parse_module(instruction.implementation)["f"]
     passes = () if expanded else ("expand_math",)

@@ -72,7 +72,10 @@ class _Object:
         return self._bytes(section.offset, section.size)
 
     def relocations(self) -> Iterator[tuple[int, int, int, _Symbol, int]]:
-        """Yield each relocation of a section that exists at run time: section, offset, type, symbol, addend."""
+        """Yield each relocation of a section that exists at run time: section, offset, type, symbol, addend.
+
+        Raises an InternalError for a table that is malformed or without addends.
+        """
         for section in self.sections:
             if section.type not in (_SHT_REL, _SHT_RELA) or not self._exists(section.info):
                 continue
@@ -165,7 +168,10 @@ def _undefined(obj: _Object) -> list[str]:
 
 
 def _lay_out(objects: Sequence[_Object]) -> tuple[bytearray, dict[tuple[int, int], int]]:
-    """Concatenate the sections, code first; returns the bytes, and the offset of each (object, section)."""
+    """Concatenate the sections, code first; returns the bytes, and the offset of each (object, section).
+
+    Raises an InternalError for writable data, and for an alignment above a page.
+    """
     code = bytearray()
     base: dict[tuple[int, int], int] = {}
     placed = [(n, index) for n, obj in enumerate(objects) for index in obj.placed()]

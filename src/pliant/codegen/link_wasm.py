@@ -243,7 +243,10 @@ class _Layout:
         self.addresses, self.heap_base = _place([obj.segments for obj in objects], stack_bytes)
 
     def function(self, n: int, symbol: _Symbol) -> int:
-        """Return the module's index of the function that a symbol of object `n` refers to."""
+        """Return the module's index of the function that a symbol of object `n` refers to, which another object may define.
+
+        A symbol that `n` does not define must be in `self.defined`. Raises an InternalError if its index is no function of its object.
+        """
         if not symbol.defined:
             n, symbol = self.defined[symbol.name]
         own = symbol.index - len(self.objects[n].imports[_Kind.FUNCTION])
@@ -257,12 +260,18 @@ class _Layout:
 
 
 def link_wasm(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> bytes:
-    """Link one or several objects into a module that exports the functions in `exports`, its memory and its table."""
+    """Link one or several objects into a module that exports the functions in `exports`, its memory and its table; returns its bytes.
+
+    Raises an InternalError if a function is undefined.
+    """
     return link_blob(objects, exports, stack_bytes).code
 
 
 def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_bytes: int = STACK) -> Blob:
-    """Return the same module as a blob of the form `wasm`, with the offset of each exported function's body."""
+    """Return the module of `link_wasm` as a blob of the form `wasm`, with the offset of each exported function's body.
+
+    Raises an InternalError if a function is undefined.
+    """
     parsed = [_Object(data) for data in ([objects] if isinstance(objects, bytes) else objects)]
     stack_bytes += -stack_bytes % 16
     layout = _Layout(parsed, stack_bytes)
@@ -315,7 +324,7 @@ def _joined(objects: Sequence[_Object], section: _Id) -> bytes:
 
 
 def _bodies(code: bytes, count: int) -> list[bytes]:
-    """Return the function bodies of a code section, each with its size prefix."""
+    """Return the function bodies of a code section, each with its size prefix. Raises an InternalError if there are not `count` of them."""
     reader = _Reader(code)
     if reader.unsigned() != count:
         raise _broken("not every function has a body")
@@ -332,7 +341,10 @@ def _undefined(obj: _Object) -> list[str]:
 
 
 def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list[int]], int]:
-    """Assign addresses to the data segments from `begin` on; returns them by object, and the first free address, a multiple of 64."""
+    """Assign addresses to the data segments from `begin` on; returns them by object, and the first free address, a multiple of 64.
+
+    Raises an InternalError for a segment of writable data.
+    """
     addresses: list[list[int]] = []
     for segments in objects:
         addresses.append([])
@@ -349,7 +361,10 @@ def _place(objects: Sequence[Sequence[_Segment]], begin: int) -> tuple[list[list
 
 
 def _patch(content: bytearray, r: _Relocation, n: int, layout: _Layout) -> None:
-    """Write the value of one relocation of object number `n` into its code or data."""
+    """Write the value of one relocation of object number `n` into its code or data.
+
+    Raises an InternalError for a type of relocation that is not supported.
+    """
     obj, addresses = layout.objects[n], layout.addresses[n]
     if r.kind == 6:  # TYPE_INDEX_LEB names a type, not a symbol
         return _write(content, r.offset, _padded(layout.type_base[n] + r.index))

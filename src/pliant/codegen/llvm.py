@@ -44,7 +44,10 @@ class Module:
 
 
 def generate(funcs: Sequence[Func], target: Target, exports: Sequence[str] | None = None) -> Module:
-    """Render `funcs` and their callees as LLVM IR; `exports` names those with an outer function (all by default)."""
+    """Render `funcs` and their callees as LLVM IR; `exports` names those with an outer function (all by default).
+
+    Raises an InternalError if it names one twice or one that is not in `funcs`.
+    """
     names = tuple(f.name for f in funcs) if exports is None else tuple(exports)
     if len(set(names)) != len(names) or not {f.name for f in funcs} >= set(names):
         raise InternalError(f"exported functions must be given, each once: {', '.join(names)}")
@@ -64,7 +67,7 @@ def compile_module(module: Module, level: int = 2) -> Blob:
 
 
 def machine_of(target: Target) -> Machine:
-    """Return the facts about a target that the lowering passes use: the number of f32 lanes of a vector register."""
+    """Return the facts about a target that the lowering passes use: the f32 lanes of a vector register, and the number of registers."""
     return Machine(lanes=max(1, target.vector_bits // 32), registers=target.n_vector_registers)
 
 

@@ -79,7 +79,10 @@ class Addresses(Expressions):
         return stride
 
     def first_lane(self, p: Poly) -> Poly:
-        """Return an index polynomial with the vector loop's variable replaced by its value in the first lane."""
+        """Return an index polynomial with the vector loop's variable replaced by its value in the first lane.
+
+        Replaces only the linear term, so the result has a meaning only if `lane_stride` of the polynomial is not None.
+        """
         if self.vector is None:
             return p
         stride = p.get((self.vector.var,), 0)
@@ -101,7 +104,7 @@ class Addresses(Expressions):
         return self.raw(f"getelementptr {element}, ptr {pointer}, i64 {rest}") if rest else pointer
 
     def parts_of(self, p: Poly) -> Parts:
-        """Split the offset of an element into the parts that lanes share and those that differ."""
+        """Split the offset of an element into what lanes share, which is the first lane's part, the stride between lanes, and the rest."""
         parts = Parts({}, {}, {})
         for m, c in p.items():
             rest = None if self.vector is None else without(m, (self.vector.var,))
@@ -156,7 +159,10 @@ class Addresses(Expressions):
         return max(-low, high)
 
     def each_lane(self, buffer: Buffer, parts: Parts) -> list[str] | None:
-        """Emit scalar addresses of strided lanes, for machines that would split a gather anyway; None if masked, or not strided."""
+        """Emit scalar addresses of strided lanes, for machines that would split a gather anyway.
+
+        None if lanes are masked or not strided, and with AVX-512 for elements of 4 bytes and more.
+        """
         if parts.moving or self.mask is not None or ("avx512f" in self.target.features and buffer.dtype.itemsize >= 4):
             return None
         pointers = [self.address(buffer, parts.shared)]

@@ -50,7 +50,10 @@ class ModuleState:
         return self.sites.index(check)
 
     def inner(self, func: Func) -> str:
-        """Return the symbol of a program's inner function; generates it at first use."""
+        """Return the symbol of a program's inner function; generates it at first use.
+
+        A subclass implements it, here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
 

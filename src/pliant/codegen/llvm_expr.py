@@ -41,7 +41,10 @@ class Expressions(Scopes):
         self.lanes = 0
 
     def expr(self, e: Expr) -> Val:
-        """Emit an expression as LLVM instructions, or reuse the value from an earlier evaluation."""
+        """Emit an expression as LLVM instructions, or reuse the value from an earlier evaluation.
+
+        Raises an InternalError for a kind of node without code.
+        """
         if isinstance(e, Const):
             return literal(e)
         if isinstance(e, Var):
@@ -77,13 +80,16 @@ class Expressions(Scopes):
             stack.extend((a, False) for a in below)
 
     def load(self, e: Load) -> Val:
-        """Emit a load; a subclass implements it (`llvm_memory.py`)."""
+        """Emit a load; a subclass implements it (`llvm_memory.py`), here it raises NotImplementedError."""
         raise NotImplementedError
 
     # Arithmetic.
 
     def dot(self, e: Expr) -> Val | None:
-        """Emit a sum of products by dot-product instructions, or return None; see `llvm_dot.py`."""
+        """Emit a sum of products by dot-product instructions, or return None.
+
+        A subclass implements it (`llvm_dot.py`), here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def _arithmetic(self, e: Expr) -> Val:
@@ -108,7 +114,10 @@ class Expressions(Scopes):
         return self.binary((_FLOAT_OPS if d.is_float else _INT_OPS)[kind], a, b)
 
     def _extreme(self, least: bool, a: Val, b: Val) -> Val:
-        """Emit min or max of floats; against a literal other than 0 and NaN, one comparison and a select are enough."""
+        """Emit the minimum (`least`) or maximum of floats.
+
+        Against a literal other than 0 and NaN, one comparison and a select are enough.
+        """
         for x, c in ((a, b), (b, a)):
             if c.is_literal and not c.ref.startswith(("0x0000000000000000", "0x8000000000000000", "0x7FF8")):
                 return self.select(self.compare("fcmp olt" if least else "fcmp ogt", c, x), c, x)
@@ -178,7 +187,7 @@ class Expressions(Scopes):
         return self._floor(a, Val(str(number), d), quotient)
 
     def _floor(self, a: Val, b: Val, quotient: bool) -> Val:
-        """Emit signed floor division or modulo by a divisor that is neither 0 nor -1."""
+        """Emit signed floor division (`quotient`) or modulo by a divisor that is neither 0 nor -1."""
         rest = self.binary("srem", a, b)
         below = self.compare("icmp slt", self.binary("xor", rest, b), self.int_(0, b))
         fix = self.binary("and", self.compare("icmp ne", rest, self.int_(0, b)), below)
@@ -270,7 +279,11 @@ class Expressions(Scopes):
         return True
 
     def _branch(self, c: Val, taken: Expr, otherwise: Val) -> Val:
-        """Emit a branch: `taken` if `c` holds, else `otherwise`; `taken` is not evaluated otherwise."""
+        """Emit a branch: `taken` if `c` holds, else `otherwise`; `taken` is not evaluated otherwise.
+
+        If `c` is a vector, `taken` is evaluated for the lanes where it holds, if there are any. A value of negative lanes as `otherwise`
+        means zero.
+        """
         lanes = max(c.lanes, otherwise.lanes, self.lanes if self.is_varying(taken) else 0)
         dtype = taken.dtype
         if otherwise.lanes < 0:
@@ -297,7 +310,7 @@ class Expressions(Scopes):
 
     @contextmanager
     def active(self, mask: Val | None) -> Iterator[None]:
-        """Context manager: loads and stores are emitted for the lanes of `mask` only; None changes nothing."""
+        """Context manager: loads and stores are emitted for the lanes of `mask` only; None keeps the mask from before."""
         before = self.mask
         self.mask = before if mask is None else mask
         try:

@@ -96,11 +96,11 @@ class Memory(Addresses):
         return vector
 
     def load_packed(self, buffer: Buffer, p: Poly) -> Val:
-        """Emit a load of sub-byte elements; a subclass implements it (`llvm_subbyte.py`)."""
+        """Emit a load of sub-byte elements; a subclass implements it (`llvm_subbyte.py`), here it raises NotImplementedError."""
         raise NotImplementedError
 
     def store_packed(self, buffer: Buffer, p: Poly, value: Val) -> None:
-        """Emit a store of sub-byte elements; a subclass implements it (`llvm_subbyte.py`)."""
+        """Emit a store of sub-byte elements; a subclass implements it (`llvm_subbyte.py`), here it raises NotImplementedError."""
         raise NotImplementedError
 
     def _read(self, buffer: Buffer, pointer: str, lanes: int) -> Val:

@@ -112,7 +112,10 @@ class _Chunk(ParallelLoops):
         return self.function_text(f"internal i32 {self.inner_name}({', '.join(parameters)}) noinline")
 
     def _outer_text(self, start: Val) -> str:
-        """Return the function that the thread pool calls: it loads the arguments from the environment and calls the inner function."""
+        """Return the function that the thread pool calls: it loads the arguments from the environment and calls the inner function.
+
+        Iterations of the pool count from 0; `start` is added to them.
+        """
         lines, operands = [], ["ptr %ctx", "i64 %begin", "i64 %end"]
         for n, t in enumerate([*self._types(), *([] if start.is_literal else ["i64"])]):
             lines.append(f"  %p{n} = getelementptr i8, ptr %environment, i64 {8 * n}")

@@ -60,7 +60,11 @@ class Scopes(Floats):
 
     @contextmanager
     def scope(self, *variables: Var, open: bool = False) -> Iterator[None]:
-        """Context manager: code inside may reuse earlier values; its own are dropped at the end (if open, those still valid are kept)."""
+        """Context manager: code inside may reuse earlier values; values and facts of its own are dropped at the end.
+
+        An open scope keeps those that do not depend on its variables. Loaded values are forgotten at the end, and at the begin unless it is
+        open.
+        """
         self.scopes.append(Scope(open, set(variables)))
         known = len(self._known)
         if not open:
@@ -139,11 +143,11 @@ class Scopes(Floats):
         return self._facts[-1]
 
     def range_of(self, e: Expr) -> tuple[int, int]:
-        """Return the constant range of an integer expression by all facts known here."""
+        """Return the constant range (lowest, highest) of an integer expression by all facts known here."""
         return int_range(self.resolve(e), self.facts())
 
     def settled_range_of(self, e: Expr) -> tuple[int, int]:
-        """Return the constant range by the facts computed so far: adding further conditions to them is expensive."""
+        """Return the constant range (lowest, highest) by the facts computed so far: adding further conditions to them is expensive."""
         return int_range(self.resolve(e), self._facts[-1])
 
     def proves(self, condition: Expr) -> bool:
@@ -221,5 +225,5 @@ class Scopes(Floats):
         return result
 
     def expr(self, e: Expr) -> Val:
-        """Emit an expression; a subclass implements it (`llvm_expr.py`)."""
+        """Emit an expression; a subclass implements it (`llvm_expr.py`), here it raises NotImplementedError."""
         raise NotImplementedError

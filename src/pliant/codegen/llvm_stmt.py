@@ -45,11 +45,17 @@ class Statements(Failures):
             raise error.at(s.span) from error.__cause__
 
     def vector_loop(self, s: S.For) -> None:
-        """Emit a loop whose iterations are SIMD lanes; a subclass implements it (`llvm_vector.py`)."""
+        """Emit a loop whose iterations are SIMD lanes.
+
+        A subclass implements it (`llvm_vector.py`), here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def parallel_loop(self, s: S.For) -> None:
-        """Emit a loop that the thread pool runs; a subclass implements it (`llvm_parallel.py`)."""
+        """Emit a loop that the thread pool runs.
+
+        A subclass implements it (`llvm_parallel.py`), here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def know_at_least_zero(self, var: Var) -> None:
@@ -105,7 +111,10 @@ class Statements(Failures):
             self.allocate_stack(buffer)
 
     def _workspace(self, s: S.Alloc) -> None:
-        """Set the pointer of the call's workspace, which a host function allocates first; emits a check of its size."""
+        """Set the pointer of the call's workspace, which a host function allocates first; emits a check of its size.
+
+        Raises an InternalError for a workspace buffer elsewhere.
+        """
         if not self.is_host or s.buffer.dtype is not u8 or len(self.scopes) != 1:
             raise InternalError(f"workspace buffer `{s.buffer.name}` was not lifted into the memory plan of the host program")
         size = self.expr(product(s.buffer.shape))
@@ -136,7 +145,7 @@ class Statements(Failures):
         self.start_block(join)
 
     def _masked(self, c: Val, condition: Expr, body: S.Stmt) -> None:
-        """Emit `body` for the lanes where `c` holds, under a branch that skips it if there are none."""
+        """Emit `body` for the lanes where `c` holds, under a branch that skips it if there are none; `condition` is not used."""
         active = c if self.mask is None else self.binary("and", c, self.mask)
         then, join = self.new_label("then"), self.new_label("join")
         self.branch_if(self.any_lane(active), then, join)

@@ -42,7 +42,7 @@ _SUFFIX = {"float": "f32", "double": "f64"}
 
 
 def register_type(dtype: DType, lanes: int = 0) -> str:
-    """Return the LLVM type of a value of `dtype` in a register."""
+    """Return the LLVM type of a value of `dtype` in a register, a vector if `lanes` is not 0; raises an InternalError for storage types."""
     scalar = _REGISTER.get(dtype.name)
     if scalar is None:
         raise InternalError(f"a value of the storage type {dtype} in a register")

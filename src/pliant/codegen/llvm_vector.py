@@ -91,7 +91,10 @@ class VectorLoops(Statements):
             self.varying.clear()
 
     def _strips(self, s: For, lanes: int, masks: bool) -> None:
-        """Emit a loop over full groups of `lanes`, then the remainder."""
+        """Emit a loop over full groups of `lanes`, then the remainder: one masked group if `masks`, else a scalar loop.
+
+        The remainder is omitted if the extent is provably a multiple of the lanes.
+        """
         start, stop = self.expr(s.start), self.expr(s.stop)
         extent = self.intrinsic("smax", [self.binary("sub", stop, start), Val("0", i64)])
         rest = self.binary("urem", extent, Val(str(lanes), i64))

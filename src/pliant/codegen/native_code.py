@@ -46,7 +46,7 @@ _INTRINSICS = {
 
 
 def native_text(machine: str, windows: bool) -> str:
-    """Return the LLVM IR for `machine` ("x86_64" or "aarch64"), with the calling convention of its system."""
+    """Return the LLVM IR for `machine` ("x86_64" or "aarch64"), with the calling convention of its system, Windows or another."""
     # On Windows, Python calls this code and this code calls the system with the Win64 convention.
     convention = "win64cc" if windows and machine == "x86_64" else ""
     numbers = {"large": LARGE, "page": PAGE, "error_words": 2 + ERROR_VALUES}
@@ -55,7 +55,10 @@ def native_text(machine: str, windows: bool) -> str:
 
 
 def compile_native(machine: str, windows: bool) -> Blob:
-    """Compile the runtime's native code (thread pool, call entry) with LLVM, for any machine of this architecture."""
+    """Compile the runtime's native code (thread pool, call entry) with LLVM, for any machine of this architecture.
+
+    `windows` selects the calling convention.
+    """
     from ..target import target
     from .emit import emit_object
     from .link_elf import link
@@ -65,7 +68,10 @@ def compile_native(machine: str, windows: bool) -> Blob:
 
 
 def native_blob() -> Blob:
-    """Return the compiled code for this machine, from the code cache if it is there."""
+    """Return the compiled native code for this machine, from the code cache; compiles it and puts it there if it is missing.
+
+    Raises an UnsupportedError for machines other than 64-bit x86 and ARM.
+    """
     name = platform.machine()
     machine = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(name, name)
     if machine not in _TARGETS or sys.maxsize < 2**32:

@@ -54,7 +54,10 @@ def _patch_x86_64(at: Place) -> None:
 
 
 def _skip_got_x86_64(at: Place) -> None:
-    """Relax an instruction that loads an address from the GOT into one that computes it, as the psABI describes."""
+    """Relax an instruction that loads an address from the GOT into one that computes it, as the psABI describes.
+
+    Raises an InternalError for other instructions.
+    """
     if at.p < 2 or at.a != -4:
         raise at.refused()
     opcode, operand = at.code[at.p - 2], at.code[at.p - 1]
@@ -118,7 +121,10 @@ _PCREL_HI = (20, 23)  # GOT_HI20, PCREL_HI20
 
 
 def _patch_riscv64(places: Sequence[Place]) -> None:
-    """Patch RISC-V code: an address is an `auipc` and the low 12 bits in a second instruction, whose relocation names the `auipc`."""
+    """Patch RISC-V code: an address is an `auipc` and the low 12 bits in a second instruction, whose relocation names the `auipc`.
+
+    Raises an InternalError for a type of relocation that is not supported.
+    """
     high = {at.p: at for at in places if at.kind in _PCREL_HI}
     added, taken = ({at.p for at in places if at.kind == kind} for kind in (35, 39))
     for at in places:

@@ -22,7 +22,10 @@ _CHILD = "from pliant.codegen.try_emit import main; main()"
 
 
 def problem_of(text: str, target: Target) -> str:
-    """Return LLVM's error message for a module, or "" if it compiles."""
+    """Return LLVM's error message for a module, or "" if it compiles; tried in a child process, since LLVM may abort.
+
+    A child that does not end in `SECONDS` is an error, too.
+    """
     try:
         child = subprocess.run(
             [sys.executable, "-c", _CHILD], input=pickle.dumps((text, target)), capture_output=True, timeout=SECONDS, check=False
@@ -35,7 +38,7 @@ def problem_of(text: str, target: Target) -> str:
 
 
 def main() -> None:
-    """Main function of the child: reads a module and its target, and compiles it."""
+    """Main function of the child: reads a module and its target from stdin, and compiles it; exits with a message if that fails."""
     text, target = pickle.loads(sys.stdin.buffer.read())
     try:
         code = emit_object(text, target)

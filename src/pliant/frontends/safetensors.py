@@ -55,7 +55,7 @@ class Stored(NamedTuple):
 
 
 class Weights(Mapping[str, Array]):
-    """The tensors of a file by name, as read-only arrays over the mapped file."""
+    """The tensors of a file by name, as read-only arrays over the mapped file; copies of those that are not aligned in it."""
 
     def __init__(self, path: str, tensors: dict[str, Stored], metadata: dict[str, str], data: memoryview) -> None:
         self.path = path
@@ -99,7 +99,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> Weights:
 
 
 def _read_header(file: str, data: memoryview) -> tuple[dict[str, Stored], dict[str, str]]:
-    """Parses the header; returns the locations of the tensors, checked, and the metadata."""
+    """Parses the header; returns the locations of the tensors, checked, and the metadata. Raises ModelFileError if it is malformed."""
     (length,) = struct.unpack_from("<Q", data)
     if length > LIMIT:
         raise _broken(file, f"its header is said to have {length} bytes, at most {LIMIT} are read")
@@ -115,7 +115,7 @@ def _read_header(file: str, data: memoryview) -> tuple[dict[str, Stored], dict[s
 
 
 def _parse(file: str, text: bytes) -> dict[str, Any]:
-    """Parses the JSON header; refuses duplicate names, deep nesting and long numbers."""
+    """Parses the JSON header; raises ModelFileError for duplicate names, deep nesting, long numbers, and for what is no JSON object."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
@@ -135,14 +135,14 @@ def _parse(file: str, text: bytes) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    """Parses an integer of the header; refuses long ones, because `int` takes quadratic time in the number of digits."""
+    """Parses an integer of the header; raises ValueError for long ones, because `int` takes quadratic time in the number of digits."""
     if len(text) > 20:
         raise ValueError("a number of more than 20 digits")
     return int(text)
 
 
 def _tensor(file: str, name: str, entry: Any, start: int, size: int) -> Stored:
-    """Checks the header entry of a tensor against the file; returns its location."""
+    """Returns the location of a tensor from its header entry; raises ModelFileError if the entry does not fit the file."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise _broken(file, f"tensor `{_shown(name)}` is not described by dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -171,7 +171,7 @@ def _whole_numbers(value: Any) -> bool:
 
 
 def _check_cover(file: str, tensors: dict[str, Stored], start: int, size: int) -> None:
-    """Raises unless the tensors are adjacent and fill the file: no overlap, and no hidden bytes."""
+    """Raises ModelFileError unless the tensors are adjacent and fill the file: no overlap, and no hidden bytes."""
     at = start
     for name, stored in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if stored.begin != at:

@@ -57,7 +57,10 @@ def kind_text(a: Annotation) -> str:
 
 
 def subsumes(expected: Annotation, found: Annotation, facts: Facts = EMPTY) -> Match:
-    """Compares the annotation `found` of a value with the one `expected` by its user."""
+    """Compares the annotation `found` of a value with the one `expected` by its user.
+
+    Returns the fit, the reason if it is impossible, and checks. A tensor that is only read may have any strides.
+    """
     if type(expected) is not type(found):
         return Match(Fit.IMPOSSIBLE, f"{kind_text(found)} where {kind_text(expected)} is expected")
     if isinstance(expected, Tuple):
@@ -142,7 +145,10 @@ def annotation_vars(a: Annotation) -> frozenset[Var]:
 
 
 def defined_vars(annotations: Iterable[Annotation]) -> tuple[Var, ...]:
-    """The variables that parameters or match_casts with these annotations define: whole dims first, then whole strides, in order."""
+    """The variables that parameters or match_casts with these annotations define, in order: whole dims first, then whole strides.
+
+    Scalars define none.
+    """
     every = [a for a in annotations if not isinstance(a, Scalar)]
     variables = (e for part in (annotation_exprs, stride_exprs) for a in every for e in part(a) if isinstance(e, Var))
     return tuple(dict.fromkeys(variables))

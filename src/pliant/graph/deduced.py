@@ -37,7 +37,7 @@ def deduced_requires(node: Node) -> Sequence[Require]:
 
 
 def follows_from_arguments(node: CallLoop) -> bool:
-    """True if the dims of a call can be deduced from its arguments."""
+    """True if the dims of a call can be deduced from its arguments, and are what deduction gives."""
     try:
         _, dims = deduce_call(_of_call(node), node.callee)
     except Error:

@@ -83,7 +83,7 @@ class OpCall:
     name: str
 
     def emit(self, *args: Any, attrs: Any = None) -> Any:
-        """Emits the operator; returns its only result, or a tuple of them."""
+        """Emits the operator into the active builder; returns its only result, or a tuple of them."""
         return emit(self.name, args, attrs)
 
     def operand(self, value: Any, like: DType | None = None) -> Value:
@@ -143,7 +143,7 @@ def operator(
     updates: bool = False,
     broadcasts: bool = False,
 ) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares the operator that the decorated function emits; `OpDef` says what the parameters are."""
+    """Returns a decorator that declares the operator which the decorated function emits; `OpDef` says what the parameters are."""
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         name = function.__name__
@@ -158,12 +158,12 @@ def operator(
 
 
 def tensor_of(a: Annotation) -> Tensor:
-    """The annotation of an operand as stages see it: a host scalar is a tensor of rank 0."""
+    """Returns the annotation of an operand as stages see it: a host scalar, or a shape, is a tensor of rank 0."""
     return Tensor(a.dtype, ()) if isinstance(a, Scalar) else a if isinstance(a, Tensor) else Tensor(i64, ())
 
 
 def map_attrs(attrs: Any, swap: Callable[[Expr], Any]) -> Any:
-    """An attribute record with each of its expressions (also inside tuples) replaced."""
+    """Returns an attribute record with each of its expressions (also inside tuples) replaced; the same object if nothing changes."""
     if attrs is None:
         return None
     changes = {f.name: _map(getattr(attrs, f.name), swap) for f in fields(attrs)}
@@ -200,25 +200,25 @@ class Emitter(Protocol):
         """Emits a literal tensor as a result."""
 
     def call_loop(self, callee: Callee, args: Sequence[Value | Expr | float], symbols: Sequence[Expr] | None = None) -> tuple[Value, ...]:
-        """Emits a call of a loop program."""
+        """Emits a call of a loop program; returns its results."""
 
     def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
         """Adds a run-time condition that the next emitted node checks."""
 
     def call_library(self, symbol: str, args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
-        """Emits a call of an external symbol."""
+        """Emits a call of an external symbol; returns its results, which have the annotations `results`."""
 
     def call_host(self, fn: Callable[..., Any], args: Sequence[Value], results: Sequence[Annotation]) -> tuple[Value, ...]:
-        """Emits a call of a Python function."""
+        """Emits a call of a Python function; returns its results, which have the annotations `results`."""
 
     def call_function(self, function: Function, args: Sequence[Value], results: Sequence[Annotation] | None = None) -> tuple[Value, ...]:
-        """Emits a call of a graph function."""
+        """Emits a call of a graph function; returns its results. `results` may name the dims that the function defines."""
 
     def match_cast(self, value: Value, annotation: Annotation) -> Value:
-        """Emits a match_cast, which gives a value a more precise annotation that is checked at run time."""
+        """Emits a match_cast: returns a value under a more precise annotation, which is checked at run time."""
 
     def scalar(self, value: Expr) -> Value:
-        """Emits a host scalar whose value is known in terms of dims."""
+        """Emits a host scalar whose value is known in terms of dims; returns its value."""
 
 
 _ACTIVE: ContextVar[Emitter | None] = ContextVar("pliant_builder", default=None)
@@ -230,7 +230,10 @@ def building(builder: Emitter) -> AbstractContextManager[None]:
 
 
 def active(name: str) -> Emitter:
-    """Returns the active graph builder; raises an error for users if the operator `name` is called outside of a graph function."""
+    """Returns the active graph builder.
+
+    Raises an error for users if there is none, i.e. if `ops.<name>` is called outside of a graph function.
+    """
     builder = _ACTIVE.get()
     if builder is None:
         raise Error(
@@ -242,7 +245,7 @@ def active(name: str) -> Emitter:
 
 
 def emit(name: str, args: Sequence[Any], attrs: Any = None) -> Any:
-    """Emits one operator; operands may be values, dims, Python numbers and arrays. The only result, or a tuple of them."""
+    """Emits one operator; operands may be values, dims, Python numbers and arrays. Returns the only result, or a tuple of them."""
     outs = active(name).op(name, operands(name, args), attrs)
     return outs[0] if len(outs) == 1 else outs
 
@@ -259,7 +262,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def operand(name: str, value: Any, like: DType | None = None, host: bool = False) -> Value:
-    """One operand as a value; a Python number becomes a literal of the dtype `like`, on the host if so wished."""
+    """Returns one operand as a value; a Python number becomes a literal of the dtype `like`, or a host scalar with `host`.
+
+    Raises for an object that is no tensor, dim, number or array.
+    """
     builder = active(name)
     if isinstance(value, Value):
         return value

@@ -25,7 +25,11 @@ StageCheck = Callable[[Indices, Read], tuple[Expr, str, tuple[Expr, ...]]]  # (c
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The definition of one tensor by a formula for its elements, optionally a reduction; see the module docstring."""
+    """The definition of one tensor: `value(indices, reduction indices, read)` is the formula of an element.
+
+    `read` gives elements of arguments (by number) and of earlier stages (by name). With `reduce`, an element is `init` combined with the
+    value at every reduction point, in order.
+    """
 
     name: str
     dtype: DType

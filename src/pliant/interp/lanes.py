@@ -68,7 +68,10 @@ def _indices(starts: Ints, rows: Rows, extents: Ints) -> tuple[Any, ...]:
 
 
 def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: Mask, fail: Fail) -> Any:
-    """Returns the elements that all lanes load by an affine access; a fast path by strided views."""
+    """Returns the elements that all lanes load by an affine access: a strided view if the access stays in bounds, else by index arrays.
+
+    A view has extent 1 along lanes that load the same element.
+    """
     if memory.dtype.storage or not _inside(memory, starts, rows, extents):
         return load(memory, _indices(starts, rows, extents), mask, fail)
     rank = len(extents)
@@ -79,7 +82,10 @@ def load_affine(memory: Memory, starts: Ints, rows: Rows, extents: Ints, mask: M
 
 
 def load(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> Any:
-    """Returns the elements that the lanes load at index arrays; raises if an active lane is out of range."""
+    """Returns the elements that the lanes load at index arrays; calls `fail` if an active lane is out of range.
+
+    Inactive lanes load element 0.
+    """
     _check(memory, indices, mask, fail)
     if mask is not None:
         if 0 in memory.shape:  # an empty buffer: no lane can be active
@@ -89,7 +95,7 @@ def load(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> An
 
 
 def _check(memory: Memory, indices: tuple[Any, ...], mask: Mask, fail: Fail) -> None:
-    """Raises the error for the first active lane that is out of range."""
+    """Calls `fail`, which raises the error, with the index of the first active lane that is out of range."""
     for i, size in zip(indices, memory.shape, strict=True):
         bad = (i < 0) | (i >= size)
         if mask is not None:
@@ -111,7 +117,10 @@ def _disjoint(steps: Ints, extents: Ints) -> bool:
 
 
 def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
-    """Stores the values of all lanes by an affine access; a fast path by strided views."""
+    """Stores the values of all lanes by an affine access.
+
+    Through a strided view if lanes stay in bounds and apart, else by index arrays.
+    """
     steps = _steps(memory, rows, len(extents))
     if memory.dtype.storage or not _inside(memory, starts, rows, extents) or not _disjoint(steps, extents):
         store(memory, _indices(starts, rows, extents), value, extents, mask, fail)
@@ -125,7 +134,7 @@ def store_affine(memory: Memory, starts: Ints, rows: Rows, value: Any, extents: 
 
 
 def store(memory: Memory, indices: tuple[Any, ...], value: Any, extents: Ints, mask: Mask, fail: Fail) -> None:
-    """Stores the elements at index arrays; raises `Conflict` if two lanes write one element."""
+    """Stores the elements at index arrays; raises `Conflict` if two lanes write one element, and calls `fail` if a lane is out of range."""
     _check(memory, indices, mask, fail)
     chosen = slice(None) if mask is None else np.broadcast_to(mask, extents).ravel()
     places = tuple(np.broadcast_to(i, extents).ravel()[chosen] for i in indices)
@@ -139,7 +148,7 @@ def store(memory: Memory, indices: tuple[Any, ...], value: Any, extents: Ints, m
 
 
 def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
-    """The least start and the greatest stop of a loop whose bounds differ between lanes."""
+    """Returns the least start and the greatest stop, over the active lanes, of a loop whose bounds differ between lanes."""
     starts, stops, active = np.broadcast_arrays(start, stop, True if mask is None else mask)
     return int(starts[active].min()), int(stops[active].max())
 

@@ -42,7 +42,9 @@ def run_loop(
 ) -> None:
     """Runs a loop program on arrays, in place: one argument for each parameter, `dims` for its symbols (else deduced from the shapes).
 
-    `lanes` runs independent iterations at once where that gives the same bits; `lanes=False` runs them one at a time.
+    `lanes` runs independent iterations at once where that gives the same bits; `lanes=False` runs them one at a time. `order="shuffled"`
+    runs independent iterations in a random order. Without `checked`, single accesses are not checked to be in bounds. Raises ShapeError for
+    arguments that do not fit.
     """
     if len(arguments) != len(func.params):
         raise ShapeError(f"`{func.name}` takes {counted(len(func.params), 'argument')}, {len(arguments)} given", where=func.span)
@@ -73,7 +75,7 @@ class Program:
     run: Callable[..., None]
 
     def __call__(self, rng: np.random.Generator, arguments: tuple[Any, ...], dims: Ints, where: Span | None) -> None:
-        """Runs the program on memories and scalars; errors without a place point at `where`."""
+        """Runs the program on memories and scalars; raises ShapeError if they do not fit. Errors of arguments point at `where`."""
         try:
             values = self._symbols(dims)
             values |= {p.value: a for p, a in zip(self.func.params, arguments, strict=True) if isinstance(p.value, Var)}
@@ -99,7 +101,10 @@ class Program:
 
 
 def _fit(buffer: Buffer, memory: Memory, values: dict[Var, Any]) -> Memory:
-    """The memory of an argument; raises an error if it does not have the layout that the parameter declares."""
+    """Returns the memory of an argument as its parameter.
+
+    Raises an error if shape, dtype or strides are not those that the parameter declares.
+    """
     shape = tuple(int(evaluate(e, values)) for e in buffer.shape)
     if memory.shape != shape:
         declared = ", ".join(map(str, buffer.shape))
@@ -119,7 +124,11 @@ def _fit(buffer: Buffer, memory: Memory, values: dict[Var, Any]) -> Memory:
 
 @lru_cache(maxsize=512)
 def compiled(func: Func, checked: bool, shuffled: bool, lanes: bool) -> Program:
-    """Returns a loop program translated to Python (memoized), with the options of the interpreter."""
+    """Returns a loop program translated to Python (memoized).
+
+    `checked` adds checks of accesses, `shuffled` runs iterations in random order where order must not matter, `lanes` runs independent ones
+    at once, as arrays.
+    """
     callees = {s.func: compiled(s.func, checked, shuffled, lanes) for s in walk_stmts(func.body) if isinstance(s, Call)}
     code, names = Writer(func, checked, shuffled, lanes, callees).program()
     exec(code, names)  # safe: Writer generates the text from the IR, and no user code gets into it
@@ -127,7 +136,7 @@ def compiled(func: Func, checked: bool, shuffled: bool, lanes: bool) -> Program:
 
 
 def deduce_dims(func: Func, arguments: Sequence[Memory | Argument], scalars: dict[Var, Any]) -> Ints:
-    """The values of a program's symbols, solved from the shapes and strides of its arguments."""
+    """The values of a program's symbols, solved from the shapes and strides of its arguments; raises ShapeError if one cannot be found."""
     known: dict[Var, Any] = dict(scalars)
     pairs: list[tuple[Expr, int]] = []
     for p, m in zip(func.params, arguments, strict=True):

@@ -40,12 +40,15 @@ class Memory:
             self.array = _Widened(plain) if dtype.storage else plain
 
     def box(self, shape: Ints, strides: Ints, start: int) -> np.ndarray[Any, Any]:
-        """The elements of a compute type as an array with other extents; strides and start count elements."""
+        """Returns the elements as a numpy array with other extents, in place; strides and start count elements. Not for sub-byte types."""
         size = self.dtype.itemsize
         return np.ndarray(shape, self.dtype.numpy(), self.raw, self.bit // 8 + start * size, tuple(s * size for s in strides))
 
     def poison(self) -> None:
-        """Overwrites every element with the pattern of undefined memory."""
+        """Overwrites every element with a pattern for undefined memory: NaN for floats, POISON bytes for integers.
+
+        Elements smaller than a byte become 1.5 or 5.
+        """
         if self.dtype.bits < 8:
             for index in np.ndindex(self.shape):
                 self.array[index] = 5 if self.dtype.kind != "f" else np.float32(1.5)
@@ -57,7 +60,10 @@ class Memory:
             self.array[...] = pattern[0]
 
     def view(self, name: str, dtype: DType, start: Ints, shape: Ints, strides: Ints) -> Memory:
-        """A view from the element `start` on, with another dtype, shape and strides; raises an error if it leaves the memory."""
+        """Returns a view from the element `start` on, with another dtype, shape and strides.
+
+        Raises an error if it leaves the memory, or does not start at a whole byte.
+        """
         bit = self.bit + sum(i * s for i, s in zip(start, self.strides, strict=True)) * self.dtype.bits
         low, high = _reach(shape, strides)
         if 0 not in shape and (bit + low * dtype.bits < 0 or bit + (high + 1) * dtype.bits > self.raw.size * 8):
@@ -150,7 +156,7 @@ def contiguous(shape: Ints) -> Ints:
 
 
 def allocate(name: str, dtype: DType, shape: Ints, strides: Ints | None = None) -> Memory:
-    """Returns new memory, poisoned with the pattern of undefined contents."""
+    """Returns new memory, poisoned with the pattern of undefined contents; raises an error for a negative extent."""
     if min(shape, default=0) < 0:
         raise Error(f"allocation `{name}` has a negative extent", facts=[f"shape {list(shape)}"])
     strides = contiguous(shape) if strides is None else strides
@@ -162,7 +168,10 @@ def allocate(name: str, dtype: DType, shape: Ints, strides: Ints | None = None) 
 
 
 def from_array(name: str, dtype: DType, array: np.ndarray[Any, Any]) -> Memory:
-    """The memory of a numpy array, in place. Sub-byte storage types are packed bytes, with a last dim of `n * bits / 8`."""
+    """Returns the memory of a numpy array, in place. Sub-byte storage types are packed bytes, with a last dim of `n * bits / 8`.
+
+    Raises ShapeError if the array has another dtype (bytes may stand for any storage type), or packed bytes are not contiguous.
+    """
     expected = u8.numpy() if dtype.bits < 8 else dtype.numpy()
     if array.dtype != expected and not (dtype.storage and array.dtype == np.uint8):
         mismatch = f"`{name}` is of dtype {array.dtype} where {dtype} is expected"

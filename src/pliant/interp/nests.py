@@ -112,7 +112,7 @@ def _loops_of(values: Iterator[Expr] | list[Expr] | tuple[Expr, ...], origin: di
 
 
 def independent(loop: For) -> bool:
-    """True if the iterations may run in any order: by the loop's kind, or because it only feeds S iterators of a single block."""
+    """True if the iterations may run in any order: by the loop's kind, or because it feeds only S iterators of the one block inside it."""
     if loop.kind == "parallel" or loop.kind.startswith("gpu"):
         return True
     s: Stmt = loop.body
@@ -131,7 +131,10 @@ def independent(loop: For) -> bool:
 
 
 def may_run_as_lanes(loop: For) -> bool:
-    """True if all iterations can run at once, statement by statement: memory inside must have the same shape for all of them."""
+    """True if all iterations can run at once, statement by statement: a vector loop or independent iterations, and no call inside.
+
+    Memory inside must have the same shape and start for all of them.
+    """
     if loop.kind != "vector" and not independent(loop):
         return False
     inside: set[Var] = set()

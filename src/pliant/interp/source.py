@@ -84,7 +84,7 @@ class Writer(Values):
         return compile(source, f"<loop program {self.func.name}>", "exec"), names | self.globals
 
     def _symbol(self, v: Var) -> str:
-        """Returns a new Python name for a symbol of the program."""
+        """Returns a new Python name for a symbol of the program, and records it with its bound of bits."""
         name = self.names[v] = self.fresh("s")
         self.bits[name] = SYMBOL_BITS
         return name
@@ -110,7 +110,7 @@ class Writer(Values):
     # Statements.
 
     def stmt(self, s: Stmt) -> None:
-        """Writes the lines of a statement."""
+        """Writes the lines of a statement; raises InternalError for a kind that the interpreter does not know."""
         saved, self.span = self.span, s.span or self.span
         self.memo = {}
         writer = _WRITERS.get(type(s))
@@ -166,7 +166,10 @@ class Writer(Values):
         return buffer.strides is None and own.issuperset(range(len(self.axes)))
 
     def reduce(self, s: Reduce) -> None:
-        """Writes a reduction step."""
+        """Writes a reduction step: the target combined with its values, stored back.
+
+        Raises an Error for a combiner that has no name of its own.
+        """
         c = s.combiner
         if c.result:
             self._combine(c, s)
@@ -216,7 +219,7 @@ class Writer(Values):
         self._opened(s.buffer)
 
     def if_(self, s: If) -> None:
-        """Writes a branch."""
+        """Writes a branch: an `if`, or for a condition that differs between lanes, both sides under masks."""
         c = self.kept(s.cond)
         if c in self.varying:
             self._under(self.narrowed(c), s.then)
@@ -297,7 +300,10 @@ class Writer(Values):
         return name
 
     def _enter_lanes(self, s: For) -> None:
-        """Writes a nest as lanes; and, if lanes may conflict, also one at a time, to start again after restoring memory."""
+        """Writes a nest as Python code that runs its iterations all at once, as lanes of NumPy arrays.
+
+        If two lanes may write one element, also writes it one iteration at a time: a `Conflict` restores memory and runs that instead.
+        """
         start = len(self.lines)
         self.line("pass")
         self.line("if True:")

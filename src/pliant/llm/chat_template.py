@@ -112,7 +112,7 @@ def _run(template: Any, given: dict[str, Any], size: int) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Returns a copy made of plain data; raises for anything else, so that no other object reaches a template."""
+    """Returns a copy made of plain data; raises an Error for anything else, so that no other object reaches a template."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -136,7 +136,11 @@ def _characters(value: Any) -> int:
 
 
 def _clock(now: datetime.datetime | None) -> Any:
-    """Returns the function `strftime_now`, with which some templates write today's date."""
+    """Returns the function `strftime_now`, with which some templates write today's date.
+
+    It formats `now`, or the time of the call if that is None. It raises TypeError for a format that is no text or longer than 100
+    characters.
+    """
 
     def strftime_now(format: str) -> str:
         if not isinstance(format, str) or len(format) > 100:

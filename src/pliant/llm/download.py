@@ -28,7 +28,10 @@ _TRIES = 3  # attempts without progress before giving up; an attempt that receiv
 def download(
     url: str, target: Path, *, sha256: str | None, size: int | None, token: str | None = None, progress: Progress | None = None
 ) -> Path:
-    """Downloads a file unless it exists; raises DownloadError if the result does not have the checksum and size."""
+    """Downloads a file unless it exists, and returns its path; raises DownloadError if the result does not have the checksum and size.
+
+    An interrupted download is resumed. Raises an Error if the disk has not enough free space.
+    """
     say = progress or (lambda text: None)
 
     def fetch() -> None:
@@ -48,7 +51,10 @@ def download(
 
 
 def fetch_once(target: Path, is_here: Callable[[], bool], fetch: Callable[[], None], say: Progress) -> Path:
-    """Calls `fetch` unless `is_here` says that no process needs to, under the lock of `target`; returns `target`."""
+    """Calls `fetch` unless `is_here` is true, under the lock of `target`; returns `target`.
+
+    It asks again once it has the lock: another process may have fetched the file meanwhile.
+    """
     if is_here():
         return target
     make_folder(target.parent)
@@ -72,7 +78,7 @@ def keep(part: Path, target: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates the folder for model files; the error says how to choose another one."""
+    """Creates the folder for model files, if it is missing; raises an Error that says how to choose another one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -81,7 +87,10 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(target: Path, say: Progress) -> Iterator[None]:
-    """Holds an exclusive lock on `target`; other processes wait. The system releases it if the process dies."""
+    """Context manager: holds an exclusive lock on `target`; other processes wait. The system releases it if the process dies.
+
+    On Windows nothing is locked.
+    """
     if sys.platform == "win32":
         yield
         return
@@ -103,7 +112,10 @@ def checksum(path: Path) -> str:
 
 
 def _fetch(url: str, part: Path, size: int | None, token: str | None, say: Progress) -> None:
-    """Downloads into `part` until it has its full size, resuming with as many connections as it takes."""
+    """Downloads into `part` until it has its full size, resuming with as many connections as it takes.
+
+    Raises Broken after `_TRIES` attempts without progress.
+    """
     failed = 0
     while size is None or _size(part) < size:
         had = _size(part)

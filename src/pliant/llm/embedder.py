@@ -42,7 +42,11 @@ class Embedder:
         progress: Callable[[str], None] | None = None,
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        """`announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded."""
+        """Loads the model and compiles it.
+
+        `announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded. Raises ModelFileError if the
+        tokenizer does not fit the model.
+        """
         import pliant
 
         place = _folder(source, offline, progress, announce)
@@ -58,7 +62,10 @@ class Embedder:
         return self.settings.width
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
-        """Returns the vector of a text, f32[width], or of several texts, f32[texts, width]."""
+        """Returns the vector of a text, f32[width], or of several texts, f32[texts, width].
+
+        Raises an Error for a text of more tokens than the model reads, unless `truncate` cuts it.
+        """
         if isinstance(texts, str):
             one: NDArray[np.float32] = self.embed([texts], truncate=truncate)[0]
             return one
@@ -71,7 +78,7 @@ class Embedder:
         return vectors
 
     def _tokens(self, text: str, truncate: bool) -> list[int]:
-        """Returns the tokens of a text; raises if there are too many, or cuts them with `truncate`."""
+        """Returns the tokens of a text; raises an Error if there are too many, or cuts them with `truncate` (the end tokens stay)."""
         ids, limit = self.tokenizer.encode(text), self.settings.positions
         if len(ids) <= limit:
             return ids
@@ -82,7 +89,10 @@ class Embedder:
 
 
 def _folder(source: str | os.PathLike[str], offline: bool, progress: Callable[[str], None] | None, announce: Any) -> Path:
-    """Returns the folder of a model: of a catalog name (downloaded if needed), or the path itself."""
+    """Returns the folder of a model: of a catalog name (downloaded if needed), or the path itself.
+
+    Raises ModelFileError if there is none. With `offline`, nothing is downloaded.
+    """
     known, place = CATALOGUE.get(os.fspath(source)), Path(source).expanduser()
     if known is not None and known.embeds:
         return locate(source, offline=offline, progress=progress, announce=announce).parent
@@ -118,7 +128,10 @@ def _model(place: Path, s: Settings) -> Bert:
 
 
 def _settings(place: Path) -> Settings:
-    """Reads config.json and the pooling settings of sentence-transformers; raises for models that are not supported."""
+    """Reads config.json and the pooling settings of sentence-transformers.
+
+    Raises UnsupportedError for models that are not supported, ModelFileError for a broken file.
+    """
     config = _json(place / "config.json")
     kind, act = config.get("model_type"), config.get("hidden_act", "gelu")
     if kind != "bert" or act != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":

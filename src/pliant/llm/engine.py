@@ -55,17 +55,20 @@ class Engine:
         self.cache = PageCache(max(one, min(SEQUENCES * one, room // PAGE)), s.layers, s.kv_heads, s.head_dim, KINDS[cache])
 
     def feed(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
-        """Appends tokens to a sequence; returns the logits after the last one."""
+        """Appends tokens to a sequence, `chunk` of them per step; returns the logits after the last one. Raises as `step` does."""
         logits = [self.step([Part(sequence, piece)]) for piece in _pieces(tokens, chunk)]
         row: NDArray[np.float32] = logits[-1][-1]
         return row
 
     def feed_all(self, sequence: Sequence, tokens: Row[int], chunk: int = CHUNK) -> NDArray[np.float32]:
-        """Appends tokens to a sequence; returns the logits after each of them."""
+        """Appends tokens to a sequence, `chunk` of them per step; returns the logits after each of them. Raises as `step` does."""
         return np.concatenate([self.step([Part(sequence, piece, every=True)]) for piece in _pieces(tokens, chunk)])
 
     def step(self, parts: Row[Part]) -> NDArray[np.float32]:
-        """Runs the model once for all parts, each of a different sequence; returns the wanted rows of logits, in order."""
+        """Runs the model once for all parts, each of a different sequence; returns the wanted rows of logits, in order.
+
+        Appends the tokens to their sequences. Raises an Error, with nothing changed, for wrong tokens, a full context or a full cache.
+        """
         parts = [Part(p.sequence, _whole(p.tokens), p.every) for p in parts]
         with self.cache.lock:
             _check_step(parts)
@@ -94,7 +97,7 @@ class Engine:
 
 
 def _pieces(tokens: Row[int], chunk: int) -> list[Row[int]]:
-    """Returns the tokens cut into chunks; raises if there are none."""
+    """Returns the tokens cut into chunks; raises an Error if there are none, or if a chunk has more than STEP_TOKENS."""
     if not len(tokens):
         raise Error("a step needs at least one token of each sequence")
     if not 1 <= chunk <= STEP_TOKENS:
@@ -112,7 +115,7 @@ def _whole(tokens: Row[int]) -> list[int]:
 
 
 def _check_step(parts: Row[Part]) -> None:
-    """Checks the limits of a step as a whole; raises if a sequence occurs twice."""
+    """Raises an Error if a step has no sequence, too many sequences or tokens, or one sequence twice."""
     if not parts:
         raise Error("a step needs at least one sequence")
     if len(parts) > STEP_SEQUENCES:
@@ -156,7 +159,10 @@ def _rows(parts: Row[Part]) -> NDArray[np.int32]:
 
 
 def _context(trained: int, wanted: int | None, room: int) -> int:
-    """Returns the context length: the wanted one, else the smaller of the model's trained context and the `room` in memory."""
+    """Returns the context length in tokens: the wanted one, else the smaller of the model's trained context and the `room` in memory.
+
+    Raises an Error if the wanted one is not supported, ModelFileError if there is no room.
+    """
     if wanted is not None:
         if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= trained:
             raise Error(f"`context` is {wanted!r}; the model was made for 1 to {trained} tokens")

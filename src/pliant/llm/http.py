@@ -41,7 +41,10 @@ class Broken(DownloadError):
 
 @contextmanager
 def request(url: str, *, token: str | None = None, accept: str = "*/*", start: int = 0) -> Iterator[http.client.HTTPResponse]:
-    """Yields the response to a GET, from byte `start` on if the server supports ranges; raises network errors as DownloadError."""
+    """Context manager: gives the response to a GET, from byte `start` on if the server supports ranges.
+
+    Raises network errors and HTTP errors as DownloadError.
+    """
     plain, headers = _credentials(url, token)
     headers |= {"User-Agent": f"pliant/{__version__}", "Accept": accept, "Accept-Encoding": "identity"}
     if start:
@@ -59,7 +62,7 @@ def request(url: str, *, token: str | None = None, accept: str = "*/*", start: i
 
 
 def page(url: str, *, token: str | None = None, accept: str = "*/*") -> tuple[str, str]:
-    """Downloads a page; returns its content type and text."""
+    """Downloads a page; returns its content type and text. Raises DownloadError if that fails or the page is larger than `MAX_PAGE`."""
     with request(url, token=token, accept=accept) as answer:
         text = answer.read(MAX_PAGE + 1)
         if len(text) > MAX_PAGE:
@@ -74,7 +77,10 @@ def shown(url: str) -> str:
 
 
 def _refused(url: str, code: int, with_token: bool) -> DownloadError:
-    """Returns the error for an HTTP status code."""
+    """Returns the error for an HTTP status code: Missing for 404 and 410, Broken for 429 and from 500 on, else DownloadError.
+
+    `with_token` selects the advice for 401 and 403.
+    """
     what = f"`{shown(url)}` cannot be fetched: the server answered {code}"
     if code in (401, 403):
         way = "the token may lack the right to read it" if with_token else "it may need a token (HF_TOKEN) or a login"
@@ -85,7 +91,10 @@ def _refused(url: str, code: int, with_token: bool) -> DownloadError:
 
 
 def _credentials(url: str, token: str | None) -> tuple[str, dict[str, str]]:
-    """Returns the URL without its login, and the Authorization header; `_Redirect` drops the header on redirects to other hosts."""
+    """Returns the URL without its login, and the Authorization header; `_Redirect` drops the header on redirects to other hosts.
+
+    Raises DownloadError for schemes other than https, http and file.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http", "file"):
         raise DownloadError(f"`{shown(url)}` is no address to fetch from: https is expected")

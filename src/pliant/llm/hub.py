@@ -69,7 +69,10 @@ class HubModel:
         return None
 
     def pull(self, say: Progress, announce: Callable[[str], None]) -> Path:
-        """Downloads the file unless it is cached; calls `announce` with its size and license first."""
+        """Downloads the file unless it is cached; calls `announce` with its size and license first. Returns its path.
+
+        Raises ModelFileError if the repository has no such file, or if HF_HUB_OFFLINE is set.
+        """
         if cached_file := self.find():
             return cached_file
         if is_offline():
@@ -93,7 +96,7 @@ class HubModel:
         return self.folder / "snapshots" / commit / chosen
 
     def absent(self, why: str) -> Error:
-        """Returns the error for a file that is not cached and must not be downloaded."""
+        """Returns the ModelFileError for a file that is not cached and must not be downloaded."""
         where = self.folder / "snapshots" / "main" / (self.file or "NAME.gguf")
         return ModelFileError(
             f"`{self.name}` is not on this machine, and {why}",
@@ -113,7 +116,10 @@ class HubModel:
         return []
 
     def _ask(self) -> tuple[str, str, dict[str, Remote]]:
-        """Asks the hub for the commit of `main`, the license, and the GGUF files; checks the untrusted answer."""
+        """Asks the hub for the commit of `main`, the license, and the GGUF files.
+
+        Raises DownloadError if the untrusted answer is not valid.
+        """
         url = f"{endpoint()}/api/models/{self.repo}/revision/main?blobs=true"
         _, text = page(url, token=token(), accept="application/json")
         try:

@@ -107,7 +107,10 @@ class PageCache:
             raise Error(f"the sequence {why}", help="open one with engine.cache.open(tokens)")
 
     def reserve(self, sequence: Sequence, length: int) -> None:
-        """Allocates pages for `length` tokens of a sequence; evicts idle sequences if needed; raises if that is not enough."""
+        """Allocates pages for `length` tokens of a sequence; evicts idle sequences if needed.
+
+        Raises an Error if that is not enough, or if the sequence is closed.
+        """
         self.check_open(sequence)
         with self.lock:
             missing = -(-length // PAGE) - len(sequence.pages)
@@ -122,7 +125,7 @@ class PageCache:
                 sequence.pages.append(self.free.pop())
 
     def shorten(self, sequence: Sequence, length: int) -> None:
-        """Truncates a sequence to `length` tokens and frees the pages that it no longer needs."""
+        """Truncates a sequence to `length` tokens and frees the pages that it no longer needs. Raises an Error for a negative length."""
         if length < 0:
             raise Error(f"a sequence cannot have {length} tokens")
         with self.lock:

@@ -47,9 +47,10 @@ class LLM:
         progress: Say | None = None,
         announce: Say | None = None,
     ) -> None:
-        """`cache` is the dtype of the KV cache (f16 or f32), `context` the largest number of tokens of a conversation.
+        """Loads the model and its tokenizer, and compiles the program or takes it from the program store.
 
-        `announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded.
+        `cache` is the dtype of the KV cache (f16 or f32), `context` the largest number of tokens of a conversation. `announce` is called
+        before a download, `progress` during work; with `offline`, nothing is downloaded.
         """
         say = progress or _nothing
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
@@ -77,7 +78,8 @@ class LLM:
     ) -> Reply:
         """Returns the answer to a text or to messages; with `raw`, the continuation of a text.
 
-        `sampling`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed.
+        `sampling`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed. Raises an Error if the prompt does not
+        fit into the context.
         """
         stream = self.stream(prompt, max_tokens=max_tokens, stop=stop, raw=raw, **sampling)
         for _ in stream:
@@ -93,7 +95,10 @@ class LLM:
         raw: bool = False,
         **sampling: Any,
     ) -> Stream:
-        """As `generate`, but returns the text piece by piece."""
+        """As `generate`, but returns a Stream that yields the text piece by piece.
+
+        Raises an Error for wrong options, and if the prompt does not fit into the context.
+        """
         sampler = Sampler(options(sampling))
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
         if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
@@ -111,7 +116,7 @@ class LLM:
         return Session(self, system, announce)
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Returns the logits after each of the tokens: f32[tokens, vocabulary]."""
+        """Returns the logits after each of the tokens: f32[tokens, vocabulary]; raises an Error if there are none."""
         if not len(ids):
             raise Error("logits of no tokens")
         sequence = self.engine.cache.open(())
@@ -159,7 +164,7 @@ class LLM:
 
 
 def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Returns the source unchanged; raises if the catalog knows it as an embedder, which cannot generate text."""
+    """Returns the source unchanged; raises UnsupportedError if the catalog knows it as an embedder, which cannot generate text."""
     known = CATALOGUE.get(os.fspath(source))
     if known is not None and known.embeds:
         raise UnsupportedError(f"`{known.name}` is an embedding model and cannot generate text", help=f'pliant.Embedder("{known.name}")')
@@ -167,7 +172,7 @@ def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def options(sampling: dict[str, Any]) -> SamplingOptions:
-    """Returns sampling options from keywords; raises for an unknown one, with the nearest known name."""
+    """Returns sampling options from keywords; raises an Error for an unknown one, with the nearest known name."""
     known = SamplingOptions.__dataclass_fields__
     for name in sampling:
         if name not in known:

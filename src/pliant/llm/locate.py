@@ -27,7 +27,8 @@ def locate(
 ) -> Path:
     """Returns the file of a model; downloads it if needed, unless `offline`.
 
-    `announce` is called before a download, `progress` during it.
+    `announce` is called before a download, `progress` during it. Raises ModelFileError if there is no such model, or if it would have to be
+    downloaded.
     """
     say, tell = progress or _nothing, announce or _nothing
     name = os.fspath(source)
@@ -55,7 +56,7 @@ def locate(
 
 
 def _from_catalogue(model: CatalogModel, offline: bool, say: Progress, tell: Callable[[str], None]) -> Path:
-    """Returns the file of a catalog model; downloads it if needed, unless `offline`."""
+    """Returns the file of a catalog model; downloads it if needed. Raises ModelFileError if it is missing and `offline` is set."""
     if model.is_here():
         return model.path()
     if offline:

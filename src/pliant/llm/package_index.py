@@ -31,7 +31,10 @@ class IndexFile:
 
 
 def find_file(package: str, filename: str) -> IndexFile:
-    """Returns the file of that name from the first index that has it; raises Missing if none has it."""
+    """Returns the file of that name from the first index that has it.
+
+    Raises Missing if none has it, DownloadError if one could not be read.
+    """
     problems: list[DownloadError] = []
     places = indexes()
     for index in places:
@@ -82,7 +85,10 @@ def _from_html(text: str, base: str) -> list[tuple[str, IndexFile]]:
 
 
 def _beside(base: str, link: str) -> str:
-    """Resolves a link of a page; keeps the page's login if the link stays on its host; refuses links to local files."""
+    """Resolves a link of a page; keeps the page's login if the link stays on its host.
+
+    Raises DownloadError for a link from the web to a local file.
+    """
     url = urljoin(base, link)
     here, there = urlsplit(base), urlsplit(url)
     if there.scheme == "file" and here.scheme != "file":

@@ -19,7 +19,10 @@ def setting(name: str) -> str | None:
 
 
 def _files() -> list[Path]:
-    """Returns pip's configuration files for this system, in order of precedence."""
+    """Returns pip's configuration files for this system, in order of precedence; they need not exist.
+
+    PIP_CONFIG_FILE replaces all of them; if it is the null device, there are none.
+    """
     if chosen := os.environ.get("PIP_CONFIG_FILE"):
         return [] if chosen == os.devnull else [Path(chosen)]
     name = "pip.ini" if sys.platform == "win32" else "pip.conf"

@@ -60,7 +60,11 @@ class Prompts:
         return self.tokens(self.render(prompt))  # type: ignore[arg-type]
 
     def render(self, messages: Sequence[Message]) -> Rendered:
-        """Renders a conversation by the chat template, up to where the model's answer begins."""
+        """Renders a conversation by the chat template, up to where the model's answer begins.
+
+        If the template refuses a system prompt, it is prepended to the first user message. Raises an Error if the model has no template, or
+        if the template refuses the conversation.
+        """
         if self.template is None:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
         hidden: list[str] = []
@@ -99,7 +103,10 @@ class Prompts:
 
 
 def _folded(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Prepends the system prompt to the first user message; None if the messages do not start with system and user texts."""
+    """Returns the messages with the system prompt prepended to the first user message.
+
+    None if they do not start with system and user texts.
+    """
     if len(messages) < 2 or [m["role"] for m in messages[:2]] != ["system", "user"]:
         return None
     texts = [m.get("content") for m in messages[:2]]
@@ -115,7 +122,7 @@ def _not_empty(ids: list[int]) -> list[int]:
 
 
 def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Raises Error unless the messages are a list of mappings with a role and a content."""
+    """Returns the messages as dicts; raises Error unless they are a list of mappings with a role and a content."""
     wrong = not isinstance(messages, Sequence) or not messages or not all(isinstance(m, Mapping) for m in messages)
     if wrong or not all(isinstance(m.get("role"), str) and _has_content(m) for m in messages):
         raise Error(

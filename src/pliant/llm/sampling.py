@@ -77,7 +77,10 @@ class Sampler:
         self.stream = Stream(self.seed)
 
     def sample(self, logits: NDArray[Any], history: Sequence[int] = ()) -> int:
-        """Returns the next token, sampled from the logits; `history` is used by the repetition penalty."""
+        """Returns the next token, sampled from the logits; `history` is used by the repetition penalty.
+
+        With temperature 0 it is the most likely token. Raises an Error if no logit is a finite number.
+        """
         options = self.options
         scores = _checked(logits)
         if options.repetition_penalty != 1.0:

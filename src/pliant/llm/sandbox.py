@@ -86,12 +86,12 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 
 def spending(budget: Budget) -> AbstractContextManager[None]:
-    """Applies a budget to all templates that run inside the `with` block."""
+    """Context manager: applies a budget to all templates that run inside of it."""
     return assigned(_budget, budget)
 
 
 def weigh(value: Any) -> Any:
-    """Charges a value by its size (strings by length, containers by contents) and returns it."""
+    """Charges a value by its size (strings by length, containers by contents) and returns it; raises Exceeded for a huge integer."""
     budget = _budget.get()
     if isinstance(value, str):
         budget.step(len(value))
@@ -234,7 +234,10 @@ class Environment(ImmutableSandboxedEnvironment):
         return weigh(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Wraps `"…".format(…)`: refuses large widths, which would turn a short text into a long one."""
+        """Wraps `"…".format(…)`: raises Exceeded for large widths, which would turn a short text into a long one.
+
+        None if `value` is no such method.
+        """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -256,7 +259,7 @@ def environment() -> Environment:
 
 
 def _size_of_result(operator: str, left: Any, right: Any) -> int:
-    """Returns an upper bound of the size of an operator's result."""
+    """Returns an upper bound of the size of an operator's result; 0 for numbers. Raises Exceeded for a power with too many bits."""
     if operator == "%" and isinstance(left, str):
         _check_format(left)
         return len(left) + len(

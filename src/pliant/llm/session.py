@@ -56,9 +56,10 @@ class Session:
         return stream.reply
 
     def stream(self, text: str, **options: Any) -> Stream:
-        """Returns the answer piece by piece.
+        """Returns the answer to the user's next message as a Stream of pieces; options as for `LLM.generate`.
 
-        An answer that is closed early stays in the conversation as far as it came. If nothing came, the question is dropped too.
+        The oldest turns are dropped if the context is full. An answer that is closed early stays in the conversation as far as it came. If
+        nothing came, the question is dropped too.
         """
         turn = self._fitting([*self.messages, {"role": "user", "content": text}], options.get("max_tokens"))
         inner = self.lm.stream(turn.ids, **options)
@@ -67,7 +68,10 @@ class Session:
         return Stream(self._recorded(inner, turn, cut=bool(options.get("stop"))), inner.state)
 
     def _recorded(self, inner: Stream, turn: _Turn, cut: bool) -> Iterator[str]:
-        """Yields the pieces of an answer, and adds the answer to the conversation when it ends, however it ends."""
+        """Yields the pieces of an answer, and adds the answer to the conversation when it ends, however it ends.
+
+        `cut` says that stop strings may have cut its text, so that its tokens cannot be reused.
+        """
         try:
             yield from inner
         finally:
@@ -80,7 +84,10 @@ class Session:
                 self._known = None if cut else Known(rendered.text + answer, [*turn.ids, *reply.tokens])
 
     def _fitting(self, messages: list[dict[str, Any]], max_tokens: int | None) -> _Turn:
-        """Returns the prompt for the next answer; drops the oldest turns until there is room for one."""
+        """Returns the prompt for the next answer; drops the oldest turns until there is room for one.
+
+        Room are `max_tokens` tokens, at most a quarter of the context. The system message and the last turn stay.
+        """
         prompts, context, dropped = self.lm.prompts, self.lm.context, 0
         room = context // 4 if max_tokens is None else max(1, min(max_tokens, context // 4))
         first = 0 if self.system is None else 1

@@ -41,9 +41,9 @@ _NAMES = tuple(f.name for f in fields(FuncAttrs))
 
 
 def read_attrs(values: Mapping[str, Any], params: Collection[str]) -> FuncAttrs | str:
-    """Parses attributes from a printed program; returns a message if they are invalid, because the text is not trusted.
+    """Parses attributes from a printed program; returns a message (a text) instead of attributes if they are invalid.
 
-    Attributes that speak of parameters may name only those in `params`.
+    The text is not trusted: attributes that speak of parameters may name only those in `params`.
     """
     for name, value in values.items():
         if name not in _NAMES:

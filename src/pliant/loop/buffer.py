@@ -50,7 +50,7 @@ class Buffer:
         return len(self.shape)
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """Returns the strides in elements: those that were given, else the row-major contiguous ones."""
+        """Returns the strides in elements: the buffer's own if it has some, else the row-major contiguous ones."""
         if self.strides is not None:
             return self.strides
         if not self._strides:
@@ -58,7 +58,7 @@ class Buffer:
         return self._strides[0]
 
     def flat_index(self, indices: tuple[Expr, ...]) -> Expr:
-        """The flat index of an element, counted from the buffer's start."""
+        """Returns the expression of an element's flat index, in elements from the buffer's start."""
         total: Expr = Const(0, i64)
         for index, stride in zip(indices, self.element_strides(), strict=True):
             total = total + index * stride
@@ -73,7 +73,7 @@ class Buffer:
 
 
 def stack_bytes(buffer: Buffer) -> int:
-    """The stack bytes of a buffer of constant size, 0 in other scopes; registers count, because they may be spilled."""
+    """The stack bytes of a stack or register buffer of constant size, else 0; registers count, because they may be spilled."""
     if buffer.scope not in ("stack", "register") or not all(isinstance(e, Const) for e in buffer.shape):
         return 0
     return -(-prod(int(e.value) for e in buffer.shape if isinstance(e, Const)) * buffer.dtype.bits // 8)
@@ -147,7 +147,7 @@ _NOTHING: frozenset[Buffer] = frozenset()
 
 
 def _loaded(e: Expr, below: list[frozenset[Buffer]]) -> frozenset[Buffer]:
-    """The union of the buffers below a node and its own; reuses a set where possible."""
+    """The union of the buffers below a node and its own; returns one of the sets itself where that is the union."""
     sets = [x for x in below if x]
     if isinstance(e, Load):
         sets.append(frozenset((e.buffer,)))

@@ -59,7 +59,10 @@ _SOURCES: dict[CodeType, Source] = {}  # a generator defines the same functions 
 
 
 class Inline(Expander):
-    """A function in the loop language that is expanded in place where a kernel calls it (see the module docstring)."""
+    """A function in the loop language that is expanded in place where a kernel calls it.
+
+    Arguments are passed by name. Conditions and loops over what Python knows are decided while it is expanded.
+    """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         assert isinstance(fn, FunctionType)
@@ -73,7 +76,7 @@ class Inline(Expander):
         return self._expanded(_bound(self._signature, parser, call).arguments, parser.repeats)
 
     def statements(self) -> Stmt:
-        """Returns the statements of a function without parameters, as the body of a loop program without source locations."""
+        """Returns the expanded statements of a function without parameters, as the body of a loop program without source locations."""
         body = self._expanded({}, 0)
         assert isinstance(body, Stmt), f"`{self._fn.__name__}` is an expression"
         return _without_spans(body)
@@ -125,7 +128,10 @@ class InlineParser(KernelParser):
     """Parses the body of an inline function at a call: conditions and loops over values that Python knows are expanded."""
 
     def expansion(self, tree: ast.FunctionDef, args: Mapping[str, object], repeats: int) -> object:
-        """Parses the body of a function with its parameters bound to arguments: statements, or an expression if it ends with `return`."""
+        """Parses the body of a function with its parameters bound to arguments: statements, or an expression if it ends with `return`.
+
+        `repeats` is the number of loops and blocks around the call.
+        """
         before, self.repeats = self.repeats, repeats
         try:
             with self.named(tree, args):
@@ -136,7 +142,7 @@ class InlineParser(KernelParser):
             self.repeats = before
 
     def returned(self, before: list[ast.stmt], last: ast.Return) -> object:
-        """Parses the expression of a function, after a docstring and names for parts of it."""
+        """Parses the expression of a function, after a docstring and names for parts of it. Raises an Error for other forms."""
         for statement in before:
             if not isinstance(statement, ast.Expr):
                 raise self.error(statement, "before the `return` of an inline function are only names for expressions", help="(t := a + b)")
@@ -146,7 +152,7 @@ class InlineParser(KernelParser):
         return self.tuple_of(last.value) if isinstance(last.value, ast.Tuple) else self.value(last.value)
 
     def statement(self, node: ast.stmt) -> Stmt:
-        """Parses a statement; a function inside is known to the end of the indented part."""
+        """Parses a statement; a function defined inside becomes a name that is known to the end of the indented part, and no statement."""
         if not isinstance(node, ast.FunctionDef):
             return super().statement(node)
         self.bind_object(node, node.name, LocalFunction(node, self), "function")
@@ -195,11 +201,11 @@ class InlineParser(KernelParser):
         return result
 
     def arithmetic(self, node: ast.expr, cls: type[Binary], a: Expr, b: Expr) -> Expr:
-        """Builds `cls(a, b)`; indices and extents are computed as far as they are known."""
+        """Builds `cls(a, b)`; arithmetic of i64 (indices and extents) folds constants, and drops zeros and ones."""
         return SIMPLIFIED[cls](a, b) if a.dtype is i64 and cls in SIMPLIFIED else super().arithmetic(node, cls, a, b)
 
     def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
-        """Builds one comparison; one of known integers is decided."""
+        """Builds one comparison; one of known integers is decided. `exchanged` swaps the operands, as for `>`."""
         result = super()._compare(node, cls, exchanged, sides, values)
         a, b = result.args
         known = isinstance(a, Const) and isinstance(b, Const) and a.dtype is i64
@@ -208,7 +214,7 @@ class InlineParser(KernelParser):
     # Loops that are written out, and loops of any number of dims.
 
     def loop(self, node: ast.For) -> Stmt:
-        """Parses a loop; one over a Python tuple is written out."""
+        """Parses a loop; one over a Python tuple, list or range is written out, one copy of the body for each value."""
         if isinstance(node.iter, ast.Tuple | ast.Name | ast.Attribute) or self.expander(node.iter):
             values = argument(self, node.iter)
             if isinstance(values, tuple | list | range):
@@ -216,7 +222,7 @@ class InlineParser(KernelParser):
         return super().loop(node)
 
     def written_out(self, node: ast.For, values: tuple[object, ...]) -> Stmt:
-        """Expands the body of a loop once for each value."""
+        """Expands the body of a loop once for each value. Raises an Error for other forms."""
         self.no_else(node)
         several = isinstance(node.target, ast.Tuple)
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
@@ -231,7 +237,7 @@ class InlineParser(KernelParser):
         return seq(*body)
 
     def grid(self, node: ast.For, call: ast.Call) -> Stmt:
-        """Parses nested loops; the variables of the loops of a `*shape` are one tuple."""
+        """Parses nested loops; the variables of the loops of a `*shape` are one tuple. Raises an Error for other forms."""
         kinds = {k.arg: self.text(k.value, "kind of loop", KINDS) for k in call.keywords}
         if not kinds.keys() <= {"outermost", "innermost"}:
             raise self.error(call, "`grid` has the keywords `outermost` and `innermost`")
@@ -248,7 +254,7 @@ class InlineParser(KernelParser):
         return result
 
     def block(self, node: ast.With, call: ast.Call, targets: ast.expr | None) -> Stmt:
-        """Parses a block; the iterators for a `*values` are one tuple."""
+        """Parses a block; the iterators for a `*values` are bound to one name, as a tuple. Raises an Error for other forms."""
         if not any(isinstance(a, ast.Starred) for a in call.args):
             return super().block(node, call, targets)
         name, kinds = self.text(call.args[0], "the name of a block"), self.text(call.args[1], "the kinds of iterators")
@@ -267,7 +273,10 @@ class InlineParser(KernelParser):
     def variables(
         self, nodes: list[ast.expr], values: list[tuple[Expr, ...]], targets: list[ast.expr], what: str
     ) -> list[tuple[Var, Expr]]:
-        """Binds names to new variables, one for each value, or to a tuple of them for a `*tuple`; returns the variables and values."""
+        """Binds names to new variables, one for each value, or to a tuple of them for a `*tuple`; returns the variables and values.
+
+        Raises an Error for other forms.
+        """
         if len(targets) != len(nodes):
             raise self.error(targets[0], f"{counted(len(targets), 'name')} for {counted(len(nodes), what)}")
         pairs: list[tuple[Var, Expr]] = []
@@ -293,7 +302,7 @@ class InlineParser(KernelParser):
     # Indices, shapes and values with `*`.
 
     def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
-        """Parses the definition of a name; a tuple of values becomes a let for each."""
+        """Parses the definition of a name; for a tuple of values, a let for each, and the name means the tuple of the variables."""
         values = argument(self, value) if isinstance(value, ast.Tuple) or self.expander(value) else None
         if not isinstance(values, tuple):
             return super().define(node, target, value)
@@ -302,7 +311,7 @@ class InlineParser(KernelParser):
         return seq(*(Let(v, e, span=self.span(node)) for v, e in zip(variables, values, strict=True)))
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Parses an element of a tensor, or of a tuple that Python knows."""
+        """Parses an element of a tensor, or of a tuple that Python knows; a scalar with no index is itself."""
         part = _part(self, node)
         if part is not None:
             return part if isinstance(part, Expr) else self.literal(node, part)
@@ -312,7 +321,7 @@ class InlineParser(KernelParser):
         return super().subscript(node)
 
     def place(self, node: ast.expr) -> Load:
-        """Parses `x[*i, j]`."""
+        """Parses `x[*i, j]` into a load; raises if the number of indices is not the tensor's rank."""
         items = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
         if not any(isinstance(i, ast.Starred) for i in items):
             return super().place(node)
@@ -323,10 +332,13 @@ class InlineParser(KernelParser):
         return Load(buffer, indices)
 
     def in_range(self, node: ast.expr, buffer: Buffer, index: Expr, extent: Expr) -> None:
-        """Does not reject constant indices: a function may be expanded for an extent with which some of its code never runs."""
+        """Accepts every index; the base class rejects constant ones out of range.
+
+        A function may be expanded for an extent with which some of its code never runs.
+        """
 
     def shape(self, node: ast.expr) -> tuple[Expr, ...]:
-        """Parses a shape, which may be a tuple that Python knows, or contain one."""
+        """Parses a shape: a tuple of extents, one extent, or a tuple that Python knows; `*t` may stand for the extents of one."""
         if isinstance(node, ast.Tuple):
             return self.indices(node.elts)
         starred = ast.copy_location(ast.Starred(node), node)
@@ -343,7 +355,10 @@ class InlineParser(KernelParser):
         return tuple(result)
 
     def tuple_of(self, node: ast.expr) -> tuple[Any, ...]:
-        """Parses a tuple: one that is written, one with a name, or what a compile-time function returns."""
+        """Parses a tuple: one that is written, one with a name, or what a compile-time function returns.
+
+        Raises an Error for other forms.
+        """
         value = argument(self, node)
         if not isinstance(value, tuple | list | range):
             raise self.error(node, f"`{ast.unparse(node)}` is no tuple")
@@ -391,7 +406,10 @@ def argument(parser: ScopedParser, node: ast.expr) -> object:
 
 
 def _part(parser: ScopedParser, node: ast.Subscript) -> object:
-    """Returns an element or a slice of a tuple, at indices that Python knows; None if what is subscripted is no tuple."""
+    """Returns an element or a slice of a tuple, at indices that Python knows; None if what is subscripted is no tuple.
+
+    Raises an Error for other forms.
+    """
     owner = parser.resolve(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else None
     if not isinstance(owner, tuple | list | range):
         return None
@@ -426,7 +444,7 @@ def _arguments(parser: ScopedParser, nodes: list[ast.expr]) -> Iterator[object]:
 
 
 def _bound(signature: inspect.Signature, parser: ScopedParser, call: ast.Call) -> inspect.BoundArguments:
-    """Returns the arguments of a call with the parameters that they are for."""
+    """Returns the arguments of a call bound to the parameters that they are for; raises if they do not fit the signature."""
     args = list(_arguments(parser, call.args))
     named = {k.arg: argument(parser, k.value) for k in call.keywords if k.arg is not None}
     try:

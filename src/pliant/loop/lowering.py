@@ -64,9 +64,9 @@ Watch = Callable[[Named, Func, Func], None]  # called after each pass, with the 
 
 
 def lower_func(func: Func, machine: Machine, watch: Watch | None = None, without: Collection[str] = (), source: bool = False) -> Func:
-    """The program after all passes, except those that a renderer does `without`, and including those for `source` text if set.
+    """The program after all passes in order, except those named in `without`, and including those for `source` text if set.
 
-    Its callees are lowered separately.
+    `watch` is called after each pass. Callees are lowered separately.
     """
     passes = [step for step in (all_passes() if source else LOOP_PASSES) if step.name not in without]
     if watch is None:

@@ -74,7 +74,7 @@ class ComputeParser(StmtParser):
         return self.loops(node, buffer, self.formula(call.args[1], buffer.name, buffer.shape, buffer.load().dtype))
 
     def formula(self, node: ast.expr, name: str, shape: tuple[Expr, ...], expect: DType | None) -> _Formula:
-        """Parses the lambda of a `compute`; its arguments become the iterators of the block."""
+        """Parses the lambda of a `compute`; its arguments become the iterators of the block. Raises an Error for other forms."""
         self.blocks.append(name)
         with self.scope(repeated=True):
             function = self.function_of(node, len(shape), f"`{name}` has {counted(len(shape), 'dimension')}")
@@ -94,7 +94,7 @@ class ComputeParser(StmtParser):
         return parsed
 
     def function_of(self, node: ast.expr, count: int, why: str) -> ast.Lambda:
-        """Returns the lambda; raises an error if it does not have `count` arguments."""
+        """Returns the node as a lambda; raises an error if it is none, or does not have `count` arguments (`why` says why it must)."""
         if not isinstance(node, ast.Lambda):
             raise self.error(node, "a formula is a lambda", help="compute((n, m), lambda i, j: x[i, j])")
         if len(node.args.args) != count:
@@ -108,7 +108,7 @@ class ComputeParser(StmtParser):
         return iterator
 
     def loops(self, node: ast.stmt, buffer: Buffer, formula: _Formula) -> Stmt:
-        """Builds the loop nest with one block that computes a buffer by a formula."""
+        """Builds the loop nest with one block that computes a buffer by a formula; a reduction gets an init with the neutral element."""
         place = buffer.load(*(i.var for i in formula.iters if i.kind == "S"))
         span = self.span(node)
         if formula.combiner:

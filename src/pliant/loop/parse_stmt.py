@@ -42,7 +42,7 @@ class StmtParser(ScopedParser):
         return _WORDS.get(id(self.resolve(node.func)), "")
 
     def other_call(self, node: ast.Call, function: object) -> Value:
-        """Parses a call that is expanded in place into an expression."""
+        """Parses a call that is expanded in place into an expression or number; raises if it gives no value."""
         if not isinstance(function, Expander):
             return super().other_call(node, function)
         result = function.expand(self, node)
@@ -53,7 +53,7 @@ class StmtParser(ScopedParser):
         raise self.error(node, f"`{ast.unparse(node.func)}` gives no value here", facts=[f"it expands to a `{type(result).__name__}`"])
 
     def unknown_call(self, node: ast.Call, found: object) -> Any:
-        """Returns the error for a call that cannot stand where an expression is expected."""
+        """Returns the error for a call that cannot stand where an expression is expected, with a hint for common mistakes."""
         word = _WORDS.get(id(found))
         if word is not None:
             return self.error(node, f"`{word}` is not a value: it cannot stand here")
@@ -72,7 +72,7 @@ class StmtParser(ScopedParser):
         return error
 
     def assign(self, node: ast.Assign) -> Stmt:
-        """Parses an assignment: `x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`."""
+        """Parses an assignment: `x[i] = e`, `t = e`, `t = alloc(...)`, `a[i], b[i] = combine(...)`. Raises an Error for other forms."""
         if len(node.targets) != 1:
             raise self.unsupported(node, "one target at a time", help="write two assignments")
         target, value = node.targets[0], node.value
@@ -98,7 +98,7 @@ class StmtParser(ScopedParser):
         return Store(place.buffer, place.indices, e, span=self.span(node))
 
     def augmented(self, node: ast.AugAssign) -> Stmt:
-        """Parses the reductions `x[i] += e` and `x[i] *= e`."""
+        """Parses the reductions `x[i] += e` and `x[i] *= e`; raises for other operators, for names, and for bools."""
         name = _AUGMENTED.get(type(node.op))
         if isinstance(node.target, ast.Name):
             bound = self.find(node.target.id)
@@ -114,7 +114,7 @@ class StmtParser(ScopedParser):
         return Reduce(NAMED_COMBINERS[name], (place,), (self.expr(node.value, place.dtype),), span=self.span(node))
 
     def combine(self, node: ast.Assign, target: ast.expr, call: ast.Call) -> Stmt:
-        """Parses a reduction by a lambda: `a[i], b[i] = combine(lambda ...: (...), (a[i], b[i]), (x, y))`."""
+        """Parses a reduction by a lambda: `a[i], b[i] = combine(lambda ...: (...), (a[i], b[i]), (x, y))`; the targets must be repeated."""
         self.arguments(call, 3)
         function = call.args[0]
         if not isinstance(function, ast.Lambda):
@@ -134,7 +134,7 @@ class StmtParser(ScopedParser):
         return Reduce(self.combiner(function, places), tuple(places), values, span=self.span(node))
 
     def combiner(self, node: ast.Lambda, places: list[Load]) -> Combiner:
-        """Parses the lambda of a `combine` into a Combiner."""
+        """Parses the lambda of a `combine` into a Combiner. Raises an Error for other forms."""
         names = [a.arg for a in node.args.args]
         if len(names) != 2 * len(places):
             raise self.error(node, f"the lambda takes {2 * len(places)} arguments: what it has, then what comes; not {len(names)}")
@@ -155,7 +155,7 @@ class StmtParser(ScopedParser):
         return Combiner("lambda", tuple(variables[:half]), tuple(variables[half:]), result)
 
     def define(self, node: ast.Assign, target: ast.Name, value: ast.expr) -> Stmt:
-        """Parses the definition of a name: `t = e`, `t = alloc(...)`, `t = view(...)`."""
+        """Parses the definition of a name: `t = e`, `t = alloc(...)`, `t = view(...)`; raises if the name is bound already."""
         bound = self.find(target.id)
         if bound is not None:
             raise self.rebound(target, target.id, bound)
@@ -173,7 +173,7 @@ class StmtParser(ScopedParser):
         return Let(var, value, span=self.span(node))
 
     def annotated(self, node: ast.AnnAssign) -> Stmt:
-        """Parses `t: f32 = e`."""
+        """Parses `t: f32 = e`. Raises an Error for other forms."""
         if not isinstance(node.target, ast.Name) or node.value is None:
             raise self.unsupported(node, "only `name: dtype = value` is annotated")
         return self.let(node, node.target, self.expr(node.value, self.dtype(node.annotation)))
@@ -183,7 +183,7 @@ class StmtParser(ScopedParser):
         return tuple(self.index(e) for e in _elements(node))
 
     def strides(self, node: ast.expr | None, shape: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-        """Parses the strides of a new buffer."""
+        """Parses the strides of a new buffer, None if there are none; raises unless there is one for each dimension."""
         if node is None:
             return None
         steps = self.shape(node)
@@ -194,7 +194,7 @@ class StmtParser(ScopedParser):
         return steps
 
     def alloc(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """Parses `t = alloc((n, 16), f32, scope="stack")`."""
+        """Parses `t = alloc((n, 16), f32, scope="stack")`, and binds the name; the default scope is the workspace."""
         keywords = self.arguments(call, 2, ("scope", "strides"))
         shape = self.shape(call.args[0])
         scope = self.text(keywords["scope"], "scope", SCOPES[1:]) if "scope" in keywords else "workspace"
@@ -204,7 +204,10 @@ class StmtParser(ScopedParser):
         return Alloc(buffer, span=self.span(node))
 
     def view(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """Parses `t = view(x[i, 0], (m, 64), strides=(64, 1), dtype=f32)`."""
+        """Parses `t = view(x[i, 0], (m, 64), strides=(64, 1), dtype=f32)`, and binds the name; a view of an input is read-only.
+
+        Raises an Error for other forms.
+        """
         keywords = self.arguments(call, 2, ("strides", "dtype"))
         first = call.args[0]
         if isinstance(first, ast.Subscript):
@@ -227,7 +230,7 @@ class StmtParser(ScopedParser):
         return View(buffer, source, start, span=self.span(node))
 
     def independent(self, parts: tuple[Expr, ...]) -> bool:
-        """True if the expressions depend on nothing that changes in a loop."""
+        """True if the expressions load no memory and depend on nothing that changes in a loop."""
         changing = {b.value for s in self.scopes for b in s.values() if not b.fixed}
         return all(changing.isdisjoint(free_vars(e)) and not any(isinstance(x, Load) for x in walk(e)) for e in parts)
 
@@ -240,7 +243,7 @@ class StmtParser(ScopedParser):
         return node.value
 
     def check(self, node: ast.Expr, call: ast.Call) -> Stmt:
-        """Parses `check(cond, "dim is {0}", n, help="...")`."""
+        """Parses `check(cond, "dim is {0}", n, help="...")`; raises if the message does not fit the number of values."""
         keywords = self.arguments(call, -1, ("help", "kind"))
         if len(call.args) < 2:
             raise self.error(call, "`check` takes a condition and a message", help='check(n > 0, "n is {0}", n)')
@@ -257,7 +260,10 @@ class StmtParser(ScopedParser):
         return Check(condition, message, values, help_, kind, span=self.span(node))
 
     def invoke(self, node: ast.Expr, call: ast.Call, callee: Func) -> Stmt:
-        """Parses a call of another kernel: `other(a, b, c, dims=(n, m))`."""
+        """Parses a call of another kernel: `other(a, b, c, dims=(n, m))`.
+
+        Without `dims`, they are deduced from the shapes of the arguments. Raises an Error for other forms.
+        """
         keywords = self.arguments(call, len(callee.params), ("dims",))
         args = tuple(self.argument(a, p) for a, p in zip(call.args, callee.params, strict=True))
         if "dims" in keywords:
@@ -302,7 +308,7 @@ class StmtParser(ScopedParser):
         return Region(buffer, tuple(s for s, _ in pairs), tuple(e for _, e in pairs))
 
     def interval(self, node: ast.expr) -> tuple[Expr, Expr]:
-        """Parses `i` or `lo:hi` into a start and an extent; the extent of `lo : lo + e` is `e`."""
+        """Parses `i` or `lo:hi` into a start and an extent; the extent of `lo : lo + e` is `e`. Raises an Error for other forms."""
         if not isinstance(node, ast.Slice):
             return self.index(node), Const(1, i64)
         if node.step is not None or node.lower is None or node.upper is None:
@@ -318,7 +324,7 @@ class StmtParser(ScopedParser):
 
 
 def match_dims(callee: Func, args: tuple[Buffer | Expr, ...]) -> dict[Var, Expr]:
-    """The callee's symbols that are an extent or stride of a parameter by themselves, with their values from the arguments."""
+    """Returns the values, from the arguments, of the callee's symbols that are an extent or stride of a parameter by themselves."""
     values: dict[Var, Expr] = {}
     for param, arg in zip(callee.params, args, strict=True):
         if isinstance(param.value, Buffer) and isinstance(arg, Buffer):

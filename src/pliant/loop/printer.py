@@ -40,7 +40,7 @@ RESERVED |= {*script.__all__, *scalar_script.__all__, *scalar_script.LIKE_BUILTI
 
 
 def print_func(func: S.Func) -> str:
-    """Prints the function and its callees as the text of a Python file."""
+    """Returns the function and its callees as the text of a Python file."""
     return _File().render(func)
 
 
@@ -72,7 +72,7 @@ class _File:
         return _imports(rest) + "\n" + rest
 
     def declare(self, symbol: Var, name: str) -> str:
-        """Prints the declaration of a dim: `n = dim("n", max=4096)`."""
+        """Returns the declaration of a dim as text: `n = dim("n", max=4096)`; bounds with their defaults are left out."""
         parts = [f'"{legal(symbol.name)}"']
         if isinstance(symbol, Dim):
             bounds = (("min", symbol.min, 0), ("max", symbol.max, DIM_MAX), ("multiple_of", symbol.multiple_of, 1))
@@ -86,7 +86,7 @@ class _File:
 
 
 def _imports(rest: str) -> str:
-    """Prints the import of the words that the file uses, sorted as linters require."""
+    """Returns the import line for the words that the file uses, sorted as linters require."""
     used = {n.id for n in ast.walk(ast.parse(rest)) if isinstance(n, ast.Name)}
     words = sorted(used & RESERVED - set(ALLOWED_BUILTINS), key=lambda w: (not w[0].isupper(), w))
     line = f"from pliant import {', '.join(words)}"
@@ -123,13 +123,14 @@ class _Printer:
     # Expressions.
 
     def expr(self, e: Expr, expect: DType | None = None) -> str:
-        """Prints an expression, in a context where bare literals have the dtype `expect`."""
+        """Returns an expression as text, in a context where bare literals have the dtype `expect`; a long one with names for its parts."""
         return text(self.named(e) if self.naming and _tree_size(e) > LONG else e, expect, self.leaf)
 
     def named(self, e: Expr) -> Expr:
-        """`e` with names for its repeated subexpressions, whose definitions are printed before the statement.
+        """Returns `e` with names for its large or repeated subexpressions; appends their definitions to `definitions`.
 
-        Expanded functions need it: the text of `pow` in f64 would have 17,797,748,919 operations instead of 227.
+        They are printed before the statement. Expanded functions need it: the text of `pow` in f64 would have 17,797,748,919 operations
+        instead of 227.
         """
         uses = Counter(a for node in walk(e) for a in node.args)
         short: dict[Expr, Expr] = {}  # node -> its form in terms of names
@@ -154,7 +155,7 @@ class _Printer:
         return short[e]
 
     def leaf(self, e: Expr) -> str:
-        """Prints a variable or a load."""
+        """Returns the text of a variable or a load."""
         if isinstance(e, Load):
             return f"{self.use(e.buffer)}[{self.indices(e.indices)}]"
         return self.use(e)  # type: ignore[arg-type]
@@ -164,17 +165,17 @@ class _Printer:
         return self.names.get(value) or f"{legal(value.name)}__not_in_scope"
 
     def index(self, e: Expr) -> str:
-        """Prints an expression in a context of i64, where casts from other integers are implied."""
+        """Returns the text of an expression in a context of i64, where casts from other integers are implied."""
         if isinstance(e, Cast) and e.dtype is i64 and e.args[0].dtype.is_int and e.args[0].dtype is not i64:
             return self.expr(e.args[0])
         return self.expr(e, i64)
 
     def indices(self, indices: tuple[Expr, ...]) -> str:
-        """Prints the inside of a subscript."""
+        """Returns the text inside a subscript."""
         return ", ".join(self.index(i) for i in indices) if indices else "()"
 
     def tuple(self, values: Iterable[Expr]) -> str:
-        """Prints a tuple of extents."""
+        """Returns the text of a tuple of extents."""
         parts = [self.index(v) for v in values]
         return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
@@ -192,7 +193,7 @@ class _Printer:
         return [decorator, *lines, *self.body(self.func.body)]
 
     def annotation(self, param: S.Param) -> str:
-        """Prints the annotation of a parameter."""
+        """Returns the text of a parameter's annotation, such as `Tensor[f32, n]`."""
         value = param.value
         if isinstance(value, Var):
             return self.dtype(value.dtype)
@@ -203,7 +204,7 @@ class _Printer:
 
     @staticmethod
     def keywords(values: Mapping[str, Any]) -> str:
-        """Prints annotations as keyword arguments."""
+        """Returns annotations as the text of keyword arguments."""
         parts = []
         for key, value in values.items():
             plain = key.isidentifier() and not keyword.iskeyword(key)
@@ -213,21 +214,21 @@ class _Printer:
     # Statements.
 
     def body(self, s: S.Stmt | None) -> list[str]:
-        """Prints a statement in a scope of its own as indented lines."""
+        """Returns the indented lines of a statement in a scope of its own; `pass` if there is none."""
         taken, names = set(self.taken), dict(self.names)
         lines = [f"    {line}" for line in self.stmt(s)] if s is not None else []
         self.taken, self.names = taken, names
         return lines or ["    pass"]
 
     def stmt(self, s: S.Stmt) -> list[str]:
-        """Prints a statement as lines, after the definitions of names for its subexpressions."""
+        """Returns the lines of a statement, after the definitions of names for its subexpressions."""
         outside, self.definitions = self.definitions, []
         lines = self.lines_of(s)
         lines, self.definitions = [*self.definitions, *lines], outside
         return lines
 
     def lines_of(self, s: S.Stmt) -> list[str]:
-        """Prints a statement itself as lines."""
+        """Returns the lines of a statement itself."""
         match s:
             case S.Seq():
                 return [line for inner in s.body for line in self.stmt(inner)]
@@ -257,7 +258,7 @@ class _Printer:
         raise InternalError(f"no statement: {type(s).__name__}")
 
     def loop(self, s: S.For) -> list[str]:
-        """Prints a loop, or several as one `grid`."""
+        """Returns the lines of a loop; perfectly nested plain loops become one `grid`."""
         nest = [s]
         if _plain(s):
             inner = s.body
@@ -286,7 +287,7 @@ class _Printer:
         return lines
 
     def block(self, s: S.Block) -> list[str]:
-        """Prints a block with its head."""
+        """Returns the lines of a block: its head, its init, and its body."""
         kinds = "".join(i.kind for i in s.iters)
         values = "".join(f", {self.index(i.value)}" for i in s.iters)
         shown = f', "{kinds}"{values}' if s.iters else ""
@@ -313,7 +314,7 @@ class _Printer:
         return [f"{head}{target}:", *(f"    {line}" for line in inner), *rest]
 
     def region(self, r: S.Region) -> str:
-        """Prints a region: `a[vi, 0:128]`."""
+        """Returns the text of a region: `a[vi, 0:128]`."""
         parts = []
         for start, extent in zip(r.starts, r.extents, strict=True):
             if isinstance(extent, Const) and extent.value == 1:
@@ -326,13 +327,13 @@ class _Printer:
         return f"{self.use(r.buffer)}[{', '.join(parts) or '()'}]"
 
     def store(self, s: S.Store) -> str:
-        """Prints a store; with a unary `+` if it would be parsed as a reduction."""
+        """Returns the text of a store; with a unary `+` if it would be parsed as a reduction."""
         place = Load(s.buffer, s.indices)
         value = self.expr(s.value, place.dtype)
         return f"{self.leaf(place)} = {value if reduction_of(place, s.value) is None else f'+({value})'}"
 
     def reduce(self, s: S.Reduce) -> list[str]:
-        """Prints a reduction in the shortest form that is parsed as one."""
+        """Returns the lines of a reduction, in the shortest form that is parsed as one."""
         c, target = s.combiner, s.targets[0]
         if c.name not in S.NAMED_COMBINERS:
             return self.combine(s)
@@ -344,7 +345,7 @@ class _Printer:
         return [f"{place} = {self.expr(value, target.dtype)}"]
 
     def combine(self, s: S.Reduce) -> list[str]:
-        """Prints `a[i], b[i] = combine(lambda ...)`, over several lines if it is long."""
+        """Returns the lines of `a[i], b[i] = combine(lambda ...)`, several if it is long."""
         targets = [self.leaf(t) for t in s.targets]
         values = [self.expr(v, t.dtype) for v, t in zip(s.values, s.targets, strict=True)]
         taken, names = self.taken, dict(self.names)
@@ -360,7 +361,7 @@ class _Printer:
         return [line] if len(line) <= WIDTH - 20 else [head, *(f"    {p}," for p in parts), ")"]
 
     def alloc(self, s: S.Alloc) -> str:
-        """Prints `t = alloc((n, 16), f32, scope="stack")`."""
+        """Returns the text `t = alloc((n, 16), f32, scope="stack")`, and gives the buffer its name."""
         b = s.buffer
         parts = [self.tuple(b.shape), self.dtype(b.dtype)]
         if b.scope != "workspace":
@@ -370,7 +371,7 @@ class _Printer:
         return f"{self.name(b)} = alloc({', '.join(parts)})"
 
     def view(self, s: S.View) -> str:
-        """Prints `t = view(x[i, 0], (m, 64))`."""
+        """Returns the text `t = view(x[i, 0], (m, 64))`, and gives the buffer its name."""
         b = s.buffer
         parts = [self.leaf(Load(s.source, s.start)), self.tuple(b.shape)]
         if b.strides is not None:
@@ -380,7 +381,7 @@ class _Printer:
         return f"{self.name(b)} = view({', '.join(parts)})"
 
     def if_(self, s: S.If) -> list[str]:
-        """Prints `if`, with `elif` if the other side is an `if` too."""
+        """Returns the lines of an `if`, with `elif` if the other side is an `if` too."""
         lines = [f"if {self.expr(s.cond)}:", *self.body(s.then)]
         if isinstance(s.orelse, S.If):
             inner = self.if_(s.orelse)
@@ -388,7 +389,7 @@ class _Printer:
         return lines if s.orelse is None else [*lines, "else:", *self.body(s.orelse)]
 
     def call(self, s: S.Call) -> str:
-        """Prints a call; dims are omitted where they follow from the arguments."""
+        """Returns the text of a call; dims are omitted where they follow from the arguments."""
         parts = []
         for arg, param in zip(s.args, s.func.params, strict=True):
             parts.append(self.use(arg) if isinstance(arg, Buffer) else self.expr(arg, param.value.dtype))
@@ -398,7 +399,7 @@ class _Printer:
         return f"{self.file.functions[s.func]}({', '.join(parts)})"
 
     def check(self, s: S.Check) -> str:
-        """Prints a run-time check."""
+        """Returns the text of a run-time check."""
         parts = [self.expr(s.cond), _quoted(s.message), *(self.index(v) for v in s.values)]
         parts += [f"help={_quoted(s.help)}"] if s.help else []
         parts += [f'kind="{s.kind}"'] if s.kind != "check" else []
@@ -406,7 +407,7 @@ class _Printer:
 
 
 def _plain(s: S.For) -> bool:
-    """True if a loop can be part of a `grid`."""
+    """True if a loop can be part of a `grid`: serial, from 0, without annotations."""
     return s.kind == "serial" and not s.annotations and isinstance(s.start, Const) and s.start.value == 0
 
 
@@ -416,7 +417,7 @@ def _tree_size(e: Expr) -> int:
 
 
 def _literal(value: object) -> str:
-    """Prints a Python literal."""
+    """Returns the text of a Python literal: a number, text, bool, None, tuple, list or dict; raises InternalError for anything else."""
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, tuple):
@@ -431,5 +432,5 @@ def _literal(value: object) -> str:
 
 
 def _quoted(s: str) -> str:
-    """Prints a string literal in double quotes, as formatters prefer."""
+    """Returns a string literal in double quotes, as formatters prefer."""
     return json.dumps(s, ensure_ascii=False)

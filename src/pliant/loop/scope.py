@@ -59,7 +59,10 @@ class ScopedParser(ExprParser):
             self.gone.update(self.scopes.pop())
 
     def bind(self, node: ast.AST, name: str, value: Expr | Buffer, what: str, *, fixed: bool = False) -> None:
-        """Binds `name` in the innermost scope; raises an error if it is bound already."""
+        """Binds `name` in the innermost scope, unless it is `_`; raises an error if it is bound already, in any scope.
+
+        `fixed` says that it keeps its value in a loop.
+        """
         bound = self.find(name)
         if bound is not None:
             raise self.rebound(node, name, bound)
@@ -105,7 +108,7 @@ class ScopedParser(ExprParser):
         raise self.source.undefined(node, [n for s in self.scopes for n in s])
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or dotted name means; local names of a kernel have no attributes."""
+        """The object that a name or dotted name means; raises for an attribute of a local name of the kernel."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             bound = self.find(node.value.id)
             if bound is not None:
@@ -166,7 +169,7 @@ class ScopedParser(ExprParser):
         return self.place(node)
 
     def place(self, node: ast.expr) -> Load:
-        """Parses `x[i, j]` into a load of the element; raises if it is something else."""
+        """Parses `x[i, j]` into a load of the element; raises if it is something else, or a constant index is out of range."""
         if not isinstance(node, ast.Subscript):
             raise self.error(node, "an element of a tensor is expected here", help="for example x[i, j]")
         buffer = self.buffer(node.value)
@@ -189,7 +192,7 @@ class ScopedParser(ExprParser):
         return items
 
     def in_range(self, node: ast.expr, buffer: Buffer, index: Expr, extent: Expr) -> None:
-        """Rejects constant indices that are out of range; the verifier proves the others."""
+        """Raises for a constant index that is negative or out of range; the verifier proves the others."""
         if not isinstance(index, Const):
             return
         if index.value < 0:

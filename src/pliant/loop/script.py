@@ -38,27 +38,30 @@ if TYPE_CHECKING:
 
 
 def serial(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """A serial loop like `range`, for loops that carry annotations."""
+    """In a kernel: a serial loop like `range`, for loops that carry annotations. Calling it from Python raises an error."""
     outside("serial")
 
 
 def parallel(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """A parallel loop: iterations run in any order and at the same time; none may touch what another one writes."""
+    """In a kernel, a parallel loop: iterations run in any order and at the same time; none may touch what another one writes.
+
+    Calling it from Python raises an error.
+    """
     outside("parallel")
 
 
 def vector(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """A vector loop: its iterations are SIMD lanes."""
+    """In a kernel, a vector loop: its iterations are SIMD lanes. Calling it from Python raises an error."""
     outside("vector")
 
 
 def unroll(start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """A loop that is unrolled completely."""
+    """In a kernel: a loop that is unrolled completely. Calling it from Python raises an error."""
     outside("unroll")
 
 
 def gpu(axis: str, start: Int, stop: Int = 0, /, **annotations: object) -> Iterator[int]:
-    """Iterations bound to an axis of a GPU's grid: "block.x", "thread.x", …"""
+    """In a kernel, iterations bound to an axis of a GPU's grid: "block.x", "thread.x", … Calling it from Python raises an error."""
     outside("gpu")
 
 
@@ -71,7 +74,10 @@ def grid(a: Int, b: Int, c: Int, /) -> Iterator[tuple[int, int, int]]: ...
 @overload
 def grid(*extents: Int, outermost: str = "serial", innermost: str = "serial") -> Iterator[Any]: ...
 def grid(*extents: Int, outermost: str = "serial", innermost: str = "serial") -> Any:
-    """Nested serial loops; the first is the outermost. In inline functions, the first and the last one may be of another kind."""
+    """In a kernel: nested serial loops; the first is the outermost. In inline functions, the first and the last one may be of another kind.
+
+    Calling it from Python raises an error.
+    """
     outside("grid")
 
 
@@ -91,32 +97,38 @@ def block(name: str, kinds: str, a: Int, b: Int, c: Int, d: Int, /) -> AbstractC
 @overload
 def block(name: str, kinds: str, a: Int, b: Int, c: Int, d: Int, e: Int, /, *more: Int) -> AbstractContextManager[Any]: ...
 def block(name: str, kinds: str = "", /, *values: Int) -> Any:
-    """A unit of computation over iterators: one letter (S spatial, R reduction, O ordered) and one value for each."""
+    """In a kernel, a unit of computation over iterators: one letter (S spatial, R reduction, O ordered) and one value for each.
+
+    Calling it from Python raises an error.
+    """
     outside("block")
 
 
 def init() -> AbstractContextManager[None]:
-    """The statements that run before the first reduction step of a block."""
+    """In a kernel: the statements that run before the first reduction step of a block. Calling it from Python raises an error."""
     outside("init")
 
 
 def where(condition: bool | bool_, /) -> None:
-    """The block's predicate: it runs only where the condition holds."""
+    """In a kernel, the block's predicate: it runs only where the condition holds. Calling it from Python raises an error."""
     outside("where")
 
 
 def reads(*regions: object) -> None:
-    """The regions that the block reads, such as `a[vi, 0:128]`; derived if not written."""
+    """In a kernel: the regions that the block reads, such as `a[vi, 0:128]`; derived if not written.
+
+    Calling it from Python raises an error.
+    """
     outside("reads")
 
 
 def writes(*regions: object) -> None:
-    """The regions that the block writes; derived if not written."""
+    """In a kernel: the regions that the block writes; derived if not written. Calling it from Python raises an error."""
     outside("writes")
 
 
 def annotate(**annotations: object) -> None:
-    """Annotations of the block, for schedules."""
+    """In a kernel: annotations of the block, for schedules. Calling it from Python raises an error."""
     outside("annotate")
 
 
@@ -124,7 +136,7 @@ def annotate(**annotations: object) -> None:
 
 
 def alloc(shape: Int | Shape, dtype: type[T], /, *, scope: str = "workspace", strides: Shape | None = None) -> T:
-    """A new buffer; its contents are undefined."""
+    """In a kernel: a new buffer; its contents are undefined. Calling it from Python raises an error."""
     outside("alloc")
 
 
@@ -133,7 +145,10 @@ def view(start: T, shape: Int | Shape, /, *, strides: Shape | None = None) -> T:
 @overload
 def view(start: Scalar, shape: Int | Shape, /, *, dtype: type[T], strides: Shape | None = None) -> T: ...
 def view(start: Any, shape: Any, /, *, dtype: Any = None, strides: Any = None) -> Any:
-    """A view of another buffer's memory from the element `start` on; u8 bytes may be viewed as another dtype."""
+    """In a kernel: a view of another buffer's memory from the element `start` on; u8 bytes may be viewed as another dtype.
+
+    Calling it from Python raises an error.
+    """
     outside("view")
 
 
@@ -148,37 +163,49 @@ def combine(
 @overload
 def combine(combiner: Callable[..., tuple[object, ...]], targets: A, values: object, /) -> A: ...
 def combine(combiner: Any, targets: Any, values: Any, /) -> Any:
-    """A reduction of tuples: `m[i], j[i] = combine(lambda a, i, b, k: (...), (m[i], j[i]), (x[i, k], k))`."""
+    """In a kernel, a reduction of tuples: `m[i], j[i] = combine(lambda a, i, b, k: (...), (m[i], j[i]), (x[i, k], k))`.
+
+    Calling it from Python raises an error.
+    """
     outside("combine")
 
 
 def compute(target: Any, element: Callable[..., object], /) -> Any:
-    """Defines a tensor by the formula of its elements: `t = compute((n, m), lambda i, j: x[i, j])`, or `compute(c, lambda i, j: ...)`."""
+    """Defines a tensor by the formula of its elements: `t = compute((n, m), lambda i, j: x[i, j])`, or `compute(c, lambda i, j: ...)`.
+
+    Only kernels use it: calling it from Python raises an error.
+    """
     outside("compute")
 
 
 def sum_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The sum of a formula over further indices, in a `compute`: `sum_over(lambda k: a[i, k] * b[k, j], 128)`."""
+    """In a kernel, the sum of a formula over further indices, in a `compute`: `sum_over(lambda k: a[i, k] * b[k, j], 128)`.
+
+    Calling it from Python raises an error.
+    """
     outside("sum_over")
 
 
 def prod_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The product over further indices, in a `compute`."""
+    """In a kernel: the product over further indices, in a `compute`. Calling it from Python raises an error."""
     outside("prod_over")
 
 
 def min_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The minimum over further indices, in a `compute`."""
+    """In a kernel: the minimum over further indices, in a `compute`. Calling it from Python raises an error."""
     outside("min_over")
 
 
 def max_over(element: Callable[..., A], /, *extents: Int) -> A:
-    """The maximum over further indices, in a `compute`."""
+    """In a kernel: the maximum over further indices, in a `compute`. Calling it from Python raises an error."""
     outside("max_over")
 
 
 def check(condition: bool | bool_, message: str, /, *values: Scalar | int, help: str = "", kind: str = "check") -> None:
-    """A run-time check: if the condition is false, the call fails with the message, with `{0}`, `{1}`, … replaced by the values."""
+    """A run-time check: if the condition is false, the call fails with the message, with `{0}`, `{1}`, … replaced by the values.
+
+    Only kernels use it: calling it from Python raises an error.
+    """
     outside("check")
 
 

@@ -26,7 +26,7 @@ from .stmt import Alloc, Block, Call, Check, For, Func, If, Let, Reduce, Region,
 
 
 def canonical_text(func: Func) -> str:
-    """A canonical form: two programs have the same text exactly if they are the same; for cache keys."""
+    """A canonical form: two programs have the same text exactly if they are equal up to names and source lines; for cache keys."""
     return "\n".join(_Writer(func).lines)
 
 
@@ -53,7 +53,7 @@ def same(a: Func, b: Func) -> bool:
 
 
 def assert_same(a: Func, b: Func) -> None:
-    """Raises AssertionError that names the first path where the programs differ."""
+    """Raises an AssertionError that names the first path where the programs differ; does nothing if they are the same."""
     left, right = _Writer(a, track=True), _Writer(b, track=True)
     if left.lines == right.lines:
         return
@@ -118,7 +118,7 @@ class _Writer:
     # Expressions.
 
     def expr(self, e: Expr, part: str) -> str:
-        """The number of an expression; emits lines for the subexpressions that are new."""
+        """The number of an expression; emits lines for the subexpressions that are new. A free variable is written by its name."""
         known = self.seen.get(e)
         if known is not None:
             return known

@@ -32,10 +32,10 @@ _BOOLEAN = ("and", "or")  # combiners of bools; the others are of numbers
 
 
 def verify(func: S.Func, given: Expr = TRUE, *, claims: bool = True) -> None:
-    """Raises an error that says what is wrong with the program, if anything is.
+    """Raises an error that says what is wrong with the program, if anything is: names, dtypes, memory, claims, unwritten outputs.
 
-    `given` is a condition on its dims that all callers check. Without `claims`, the iterator kinds of blocks are trusted. A program
-    marked as scheduled is compiled as it is, so nothing relies on its claims: they are rejected only if they are plainly false.
+    `given` is a condition on its dims that all callers check. Without `claims`, the iterator kinds of blocks are trusted. A program marked
+    as scheduled is compiled as it is, so nothing relies on its claims: they are rejected only if they are plainly false.
     """
     _Verifier(func, given).run()
     check_memory(func, given)
@@ -45,7 +45,10 @@ def verify(func: S.Func, given: Expr = TRUE, *, claims: bool = True) -> None:
 
 
 def verify_written(func: S.Func, given: Expr = TRUE) -> None:
-    """Also verifies properties that only matter in a program that a user wrote: races of concurrent loops, and the stack size."""
+    """Verifies a program that a user wrote: all that `verify` does, and races of concurrent loops and the stack size.
+
+    Raises if it is invalid.
+    """
     verify(func, given)
     check_races(func)
     _check_stack(func)
@@ -111,7 +114,7 @@ class _Verifier(ScopeVerifier):
     # Statements.
 
     def stmt(self, s: S.Stmt, label: str) -> None:
-        """Checks one statement, at the path `label`."""
+        """Raises an error if a statement is not valid; `label` is its part of the path in messages."""
         around = self.stmt_now
         self.path.append(label)
         self.stmt_now = s
@@ -129,7 +132,7 @@ class _Verifier(ScopeVerifier):
             self.stmt(inner, str(k))
 
     def loop(self, s: S.For) -> None:
-        """Checks a loop: its bounds, kind, variable and body."""
+        """Raises an error if a loop is not valid: its bounds, kind, variable or body."""
         for e in (s.start, s.stop):
             self.expr(e, i64, f"a bound of loop `{s.var.name}`")
         if s.kind not in ("serial", "parallel", "vector", "unroll") and not s.kind.startswith("gpu."):
@@ -146,7 +149,10 @@ class _Verifier(ScopeVerifier):
             del self.loops[s.var]
 
     def block(self, s: S.Block) -> None:
-        """Checks a block: its iterators, and its body in a scope without the surrounding loops."""
+        """Raises an error if a block is not valid: its iterators, predicate, regions, init, or body.
+
+        The body is checked in a scope without the surrounding loops.
+        """
         for i in s.iters:
             self.expr(i.value, i64, f"the value of iterator `{i.var.name}`")
             if i.kind not in ("S", "R", "O") or i.var.dtype is not i64:
@@ -170,7 +176,7 @@ class _Verifier(ScopeVerifier):
         self.visible, self.hidden, self.loops = around, hidden, loops
 
     def init(self, s: S.Block, init: S.Stmt) -> None:
-        """Checks an init, which sees the spatial iterators only."""
+        """Raises an error if an init is not valid; it sees the spatial iterators only."""
         spatial = dict(self.visible)
         for i in s.iters:
             if i.kind != "S":
@@ -183,7 +189,7 @@ class _Verifier(ScopeVerifier):
             self.hidden -= {i.var for i in s.iters}
 
     def bindings(self, s: S.Block) -> None:
-        """Checks that the values of the iterators are independent quasi-affine maps of the loops."""
+        """Raises an error unless the values of a block's iterators are independent quasi-affine maps of the loops."""
         values = [i.value for i in s.iters]
         if all(v in self.loops for v in values) and len(set(values)) == len(values):
             return  # the common case: each is a different loop variable
@@ -215,7 +221,7 @@ class _Verifier(ScopeVerifier):
         return facts
 
     def region(self, r: S.Region) -> None:
-        """Checks a region that a block declares: its buffer is in scope, and starts and extents are i64."""
+        """Raises an error unless a region that a block declares has a buffer in scope, and i64 starts and extents, one per dimension."""
         self.use(r.buffer)
         self.indices(r.buffer, r.starts)
         self.indices(r.buffer, r.extents, "an extent")
@@ -230,7 +236,7 @@ class _Verifier(ScopeVerifier):
             raise self.fail(f"`{buffer.name}` is an input and cannot be written", help=help_)
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Checks the target of a write: the buffer may be written, and its indices are valid."""
+        """Raises an error unless the target of a write may be written and has one i64 index per dimension."""
         self.written(buffer)
         self.indices(buffer, indices)
         for i in indices:
@@ -241,7 +247,7 @@ class _Verifier(ScopeVerifier):
         self.expr(s.value, loaded_dtype(s.buffer.dtype), f"the value stored to `{s.buffer.name}`")
 
     def reduce(self, s: S.Reduce) -> None:
-        """Checks a reduction: its targets, its combiner, and the dtypes of its values."""
+        """Raises an error if a reduction is not valid: its targets, its combiner, or the dtypes of its values."""
         for t in s.targets:
             self.place(t.buffer, t.indices)
         c = s.combiner
@@ -259,7 +265,10 @@ class _Verifier(ScopeVerifier):
             self.expr(v, dtype, f"the value reduced into `{s.targets[0].buffer.name}`")
 
     def combiner(self, s: S.Reduce) -> None:
-        """Checks a lambda combiner: as many arguments and results as targets, of the same dtypes, over its own arguments only."""
+        """Raises an error unless a lambda combiner has as many arguments and results as targets, of the same dtypes.
+
+        Its results may use only its arguments.
+        """
         c = s.combiner
         types = [t.dtype for t in s.targets]
         for what, parts in (("left", c.left), ("right", c.right), ("results", c.result), ("values", s.values)):
@@ -277,7 +286,10 @@ class _Verifier(ScopeVerifier):
         self.define(s.var, fixed=not self.repeated)
 
     def alloc(self, s: S.Alloc) -> None:
-        """Checks an allocation; stack and register buffers must have a constant size."""
+        """Raises an error if an allocation is not valid, then brings its name into scope.
+
+        It must not be in scope global; stack and register buffers must have a constant size.
+        """
         b = s.buffer
         for e in S.exprs(s):
             self.expr(e, i64, f"an extent of `{b.name}`")
@@ -294,7 +306,10 @@ class _Verifier(ScopeVerifier):
         self.define(b, fixed=not self.repeated or self.unchanging(b.shape))
 
     def view(self, s: S.View) -> None:
-        """Checks a view: source, start, shape, strides and dtype."""
+        """Raises an error if a view is not valid (source, start, shape, strides, dtype), then brings its name into scope.
+
+        It must not begin inside a byte; a view of an input is read-only.
+        """
         b, source = s.buffer, s.source
         self.use(source)
         self.indices(source, s.start)
@@ -327,7 +342,7 @@ class _Verifier(ScopeVerifier):
         self.guard = all_of(self.guard, s.cond)
 
     def call(self, s: S.Call) -> None:
-        """Checks a call: arguments, dims, and that no argument that is written aliases another one."""
+        """Raises an error if a call is not valid: arguments, dims, contracts of dims, or a buffer passed twice and written there."""
         f = s.func
         if len(s.args) != len(f.params) or len(s.dims) != len(f.symbols):
             taken = f"{counted(len(f.params), 'argument')} and {counted(len(f.symbols), 'dim')}"
@@ -350,7 +365,7 @@ class _Verifier(ScopeVerifier):
                     raise self.fail(f"`{a.name}` is passed to `{f.name}` twice, and written there", help="parameters must not overlap")
 
     def argument(self, p: S.Param, a: Buffer | Expr, binding: dict[Var, Expr]) -> None:
-        """Checks an argument of a call against its parameter: kind, role, dtype and shape."""
+        """Raises an error if an argument does not fit its parameter: kind, role, dtype, rank, or a shape that provably differs."""
         if isinstance(p.value, Var) or not isinstance(a, Buffer):
             if isinstance(p.value, Var) == isinstance(a, Expr):
                 return
@@ -369,7 +384,7 @@ class _Verifier(ScopeVerifier):
                 raise self.fail(f"argument `{p.value.name}` does not fit: {actual} is not {substitute(declared, binding)}", facts)
 
     def contract(self, f: S.Func, symbol: Var, value: Expr) -> None:
-        """Checks that a dim is in the callee's range; a user's call has to guarantee it."""
+        """Raises an error unless a dim is provably in the callee's range; only for calls in a user's source."""
         if not isinstance(symbol, Dim) or self.stmt_now is None or self.stmt_now.span is None or value is symbol:
             return
         rules = [
@@ -410,14 +425,14 @@ def _is_constant(e: Expr) -> bool:
 
 
 def _differ(a: Expr, b: Expr) -> bool:
-    """True if two extents are provably different."""
+    """True if two extents are provably different; False if that is not known."""
     from ..sym.simplify import simplify
 
     return a is not b and simplify(Eq(a, b)) is FALSE
 
 
 def _holds(rule: Expr, guard: Expr) -> bool:
-    """True if the rule follows from the checks before this statement."""
+    """True if the rule provably follows from `guard`, the checks before this statement."""
     from ..sym.facts import EMPTY
     from ..sym.prove import prove
 

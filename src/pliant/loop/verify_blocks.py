@@ -90,7 +90,7 @@ class _Claims:
     # The walk.
 
     def visit(self, s: Stmt, around: Around) -> Around:
-        """Checks the blocks in `s`, and returns what is around the statements after it."""
+        """Raises an error for a false claim of a block in `s`; returns the loops and lets around the statements after it."""
         match s:
             case Seq():
                 inner = around
@@ -120,7 +120,7 @@ class _Claims:
         return around
 
     def block(self, b: Block, around: Around) -> None:
-        """Checks that the kinds of a block's iterators are true of its accesses."""
+        """Raises an error unless the kinds of a block's iterators are true of its accesses; nothing is claimed by ordered ones."""
         kinds = {i.kind for i in b.iters}
         if kinds <= {"O"}:
             return
@@ -134,14 +134,17 @@ class _Claims:
     # S.
 
     def spatial(self, b: Block, around: Around, found: Collector, touched: dict[Buffer, list[Access]]) -> None:
-        """Checks that instances that differ in S iterators share no element that one of them writes."""
+        """Raises an error unless instances that differ in S iterators provably share no element that one of them writes."""
         for root, places in touched.items():
             own = _moving(around.loops[self.home.get(root, 0) :])
             if own:
                 self.memory_apart(b, root, places, own, around, found)
 
     def memory_apart(self, b: Block, root: Buffer, places: list[Access], own: tuple[For, ...], around: Around, found: Collector) -> None:
-        """Checks the S claim for one piece of memory: tries the cheap tests, then the prover on each pair of a write and an access."""
+        """Raises an error unless the S claim holds for one piece of memory.
+
+        It tries the cheap tests, then the prover on each pair of a write and an access.
+        """
         variables = {x.var for x in own}
         unknown = [i for i in b.iters if i.kind == "S" and not free_vars(around.see(i.value)).isdisjoint(variables)]
         if not unknown:
@@ -186,7 +189,7 @@ class _Claims:
     # R.
 
     def reducing(self, b: Block, touched: dict[Buffer, list[Access]]) -> None:
-        """Checks that instances that differ in R iterators alone share only targets of reductions."""
+        """Raises an error unless instances that differ in R iterators alone share only targets of reductions, each by one combiner."""
         for places in touched.values():
             combiners: dict[object, Access] = {}
             for a in places:
@@ -232,7 +235,7 @@ def _reduced(b: Block) -> str:
 
 
 def _told_at_once(unknown: list[Iter], places: list[Access]) -> bool:
-    """True if every S iterator is an index in the same dimension of all accesses: the common case."""
+    """True if every S iterator is itself an index, in the same dimension of all accesses: the common case."""
     first = places[0].indices
     if all(a.indices == first for a in places[1:]):
         return all(i.var in first for i in unknown)
@@ -266,7 +269,7 @@ def _told_by_sums(b: Block, unknown: list[Iter], places: list[Access], own: tupl
 
 
 def _width(loop: For) -> int | None:
-    """The largest difference between two values of a loop's variable, if constant."""
+    """The largest difference between two values of a loop's variable; None if the extent is not constant."""
     extent = loop.extent
     return max(0, int(extent.value) - 1) if isinstance(extent, Const) else None
 

@@ -36,7 +36,7 @@ class Place:
     unknown: bool = False  # inside of a while loop, which may not run at all
 
     def see(self, e: Expr) -> Expr:
-        """`e` in terms of dims, scalars and loop variables."""
+        """Returns `e` in terms of dims, scalars and loop variables: iterators and lets are replaced by their values."""
         return substitute(e, self.values) if self.values else e
 
     def bind(self, values: dict[Var, Expr]) -> Place:
@@ -49,7 +49,7 @@ class Place:
 
 
 def check_memory(func: Func, given: Expr = TRUE) -> None:
-    """Raises an error if memory is provably misused for some dims that satisfy `given`."""
+    """Raises an error if memory is provably misused for some dims that satisfy `given`: accesses out of range, unwritten reads, races."""
     memory = _Memory(func)
     memory.visit(func.body, Place().given(given))
 
@@ -80,7 +80,7 @@ class _Memory:
     # The walk, in order of execution.
 
     def visit(self, s: Stmt, at: Place) -> Place:
-        """Checks `s`, and returns the context of the statement after it."""
+        """Raises an error if `s` misuses memory; returns the context of the statement after it."""
         match s:
             case Seq():
                 for inner in s.body:
@@ -116,7 +116,10 @@ class _Memory:
         return at
 
     def inside(self, s: Stmt, at: Place, *, loop: bool = False) -> None:
-        """Checks a nested statement; in a loop, a later statement of one iteration precedes an earlier one of the next."""
+        """Visits a nested statement.
+
+        For the body of a loop, with its writes noted as `pending`, since they precede reads of the next iteration.
+        """
         if loop:
             self.pending.append(self.writes_in(s))
         self.visit(s, at)
@@ -124,7 +127,7 @@ class _Memory:
             self.pending.pop()
 
     def block(self, s: Block, at: Place) -> None:
-        """Checks the init and the body of a block."""
+        """Visits the init and the body of a block, each under its predicate."""
         inner = at.bind({i.var: i.value for i in s.iters})
         if s.init is not None:
             self.visit(s.init, inner.given(s.init_predicate))
@@ -133,12 +136,12 @@ class _Memory:
     # Reads and writes.
 
     def reads(self, s: Stmt, at: Place) -> None:
-        """Checks the loads in the expressions of `s`."""
+        """Raises an error if a load in the expressions of `s` is out of range or reads unwritten memory."""
         for e in exprs(s):
             self.loads(s, e, at)
 
     def loads(self, s: Stmt, e: Expr, at: Place) -> None:
-        """Checks the loads in `e`; those in an arm of a select only where the arm is taken."""
+        """Raises an error for an invalid load in `e`; those in an arm of a select are checked only where the arm is taken."""
         if isinstance(e, E.Select):
             self.loads(s, e.args[0], at)
             self.loads(s, e.args[1], at.given(e.args[0]))
@@ -156,7 +159,7 @@ class _Memory:
             self.in_range(s, e.buffer, e.indices, at)
 
     def access(self, s: Stmt, at: Place) -> None:
-        """Checks the memory that a store, reduction or call reads and writes."""
+        """Raises an error if a store, reduction or call misuses memory; notes what it writes as written."""
         if not isinstance(s, Reduce | Store | Call):
             return
         self.reads(s, at)
@@ -174,7 +177,11 @@ class _Memory:
             self.done.add(self.memory(buffer))
 
     def writes_in(self, s: Stmt) -> set[Buffer]:
-        """The buffers that `s` may initialize: written by a statement that does not read the same buffer."""
+        """Returns the memory that `s` may initialize.
+
+        This is what calls write, and what a store writes, unless its value always reads the same buffer. Reductions do not count: they read
+        their targets.
+        """
         views = {x.buffer: x.source for x in walk_stmts(s) if isinstance(x, View)}
         initialized: set[Buffer] = set()
         for x in walk_stmts(s):
@@ -200,7 +207,7 @@ class _Memory:
     # Races.
 
     def no_race(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
-        """Raises an error if every iteration of a concurrent loop writes the same element."""
+        """Raises an error if every iteration of a concurrent loop writes the same element, or neighbors write the same byte."""
         numbers = exprs(s) if isinstance(s, Call) else indices  # the part that a callee writes may depend on any of its scalars
         place = (*(at.see(i) for i in numbers), *self.starts.get(buffer, ()))
         used = frozenset().union(*(free_vars(e) for e in (*place, *at.guards)))
@@ -249,7 +256,7 @@ class _Memory:
     # Ranges.
 
     def in_range(self, s: Stmt, buffer: Buffer, indices: tuple[Expr, ...], at: Place) -> None:
-        """Raises an error if some loop iteration and dims are found for which the access is out of range."""
+        """Raises an error if some loop iteration and dims are found for which the access is out of range; only in a user's source."""
         if s.span is None or at.unknown:  # generated programs may rely on facts about dims that are not visible here
             return
         for index, extent in zip(indices, buffer.shape, strict=True):
@@ -270,7 +277,7 @@ class _Memory:
 
 
 def _certain_loads(e: Expr) -> Iterator[Load]:
-    """The loads that are evaluated whenever `e` is, i.e. not under a condition."""
+    """Yields the loads that are evaluated whenever `e` is, i.e. not under a condition."""
     if isinstance(e, Load):
         yield e
     for a in e.args[:1] if isinstance(e, E.Select | E.And | E.Or) else e.args:
@@ -278,7 +285,7 @@ def _certain_loads(e: Expr) -> Iterator[Load]:
 
 
 def _targets(s: Stmt) -> list[tuple[Buffer, tuple[Expr, ...] | None]]:
-    """The elements that a statement writes; None for the indices if they are unknown."""
+    """Returns the elements that a statement writes, as buffers and indices; None for the indices if they are unknown."""
     if isinstance(s, Store):
         return [(s.buffer, s.indices)]
     if isinstance(s, Reduce):
@@ -296,7 +303,10 @@ def _plainly_inside(index: Expr, extent: Expr, at: Place) -> bool:
 
 
 def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Witness | None:
-    """Returns values of dims and loop variables for which the access runs with `index` outside of 0..extent-1, and both values; or None."""
+    """Returns values of dims and loop variables for which the access runs with `index` outside of 0..extent-1, and both values.
+
+    None if a search of corners finds none, or if data decides.
+    """
     known = {*symbols, *(f.var for f in at.loops)}
     parts = [index, extent, *at.guards, *(e for f in at.loops for e in (f.start, f.stop))]
     nodes = [n for e in parts for n in walk(e)]
@@ -347,7 +357,10 @@ def _proved(index: Expr, extent: Expr, at: Place) -> bool:
 
 
 def _corner(index: Expr, extent: Expr, at: Place, point: dict[Var, int], used: frozenset[Var], depth: int = 0) -> Witness | None:
-    """The first corner of the loops from `depth` on that is a witness; a loop whose variable is not used has only one corner."""
+    """The first corner of the loops from `depth` on that is a witness; a loop whose variable is not used has only one corner.
+
+    None if there is none.
+    """
     if depth == len(at.loops):
         if not all(compute(g, point) for g in at.guards):
             return None

@@ -30,7 +30,7 @@ CHOICES = 5  # choices of dims
 
 
 def check_races(func: Func) -> None:
-    """Raises an error for a concurrent loop whose iterations conflict for some dims."""
+    """Raises an error for a concurrent loop whose iterations conflict for some dims: it runs the control flow for a few small dims."""
     if not any(isinstance(s, For) and _concurrent(s) for s in walk_stmts(func.body)):
         return
     plain = lower_blocks(func)
@@ -90,7 +90,7 @@ class _Run:
         return compute(e, self.values)
 
     def stmt(self, s: Stmt, way: tuple[int, ...]) -> None:
-        """Runs a statement at the path `way`, recording its accesses."""
+        """Runs a statement at the path `way`, recording its accesses; what depends on data is skipped."""
         match s:
             case Seq():
                 for k, x in enumerate(s.body):
@@ -127,7 +127,7 @@ class _Run:
                 pass  # the number of iterations depends on data
 
     def loop(self, s: For, way: tuple[int, ...]) -> None:
-        """Runs a loop, unless its bounds depend on data."""
+        """Runs a loop, unless its bounds depend on data; raises _Enough beyond ROUNDS iterations."""
         start, stop = self.number(s.start), self.number(s.stop)
         if start is None or stop is None:
             return
@@ -167,7 +167,10 @@ class _Run:
             yield e
 
     def touch(self, s: Stmt, b: Buffer, indices: tuple[Expr, ...], write: bool, way: tuple[int, ...]) -> None:
-        """Records an access; raises an error if it conflicts with one of another iteration."""
+        """Records an access by the concurrent loops around it; raises an error if it conflicts with one of another iteration.
+
+        Does nothing if no such loop runs or the element depends on data; raises _Enough beyond STEPS accesses. Two reads do not conflict.
+        """
         if not self.open:
             return
         self.steps += 1

@@ -49,7 +49,10 @@ class ScopeVerifier:
 
     @contextmanager
     def scope(self, *, repeated: bool = False) -> Iterator[None]:
-        """Context manager: names that are defined inside of it go out of scope at its end."""
+        """Context manager: names, and checks, that are defined inside of it go out of scope at its end.
+
+        `repeated` for the body of a loop.
+        """
         outside = dict(self.visible), set(self.readonly), self.guard
         self.repeated += repeated
         yield
@@ -57,13 +60,13 @@ class ScopeVerifier:
         self.visible, self.readonly, self.guard = outside
 
     def define(self, value: Var | Buffer, *, fixed: bool) -> None:
-        """Adds a name to the scope; raises if it is already defined."""
+        """Adds a name to the scope, with whether its value is `fixed`; raises if it is already defined."""
         if value in self.visible or value in self.hidden:
             raise self.fail(f"`{value.name}` is defined again inside of its own scope")
         self.visible[value] = fixed
 
     def unchanging(self, parts: Iterable[Expr]) -> bool:
-        """True if the expressions have the same value in every iteration of the surrounding loops."""
+        """True if the expressions load nothing and use only names that do not depend on the surrounding loops."""
         return all(self.visible.get(v, False) for e in parts for v in free_vars(e)) and not any(
             isinstance(n, Load) for e in parts for n in walk(e)
         )
@@ -71,7 +74,7 @@ class ScopeVerifier:
     # Expressions.
 
     def expr(self, e: Expr, dtype: DType | None, what: str) -> None:
-        """Checks an expression: its dtype, and that everything in it is in scope."""
+        """Raises an error unless an expression has the dtype (any if None), and all names in it are in scope."""
         if dtype is not None and e.dtype is not dtype:
             raise self.fail(f"{what} is {e.dtype}, not {dtype}", [f"`{e}`"], f"write cast({dtype}, {e})")
         for v in free_vars(e):
@@ -90,7 +93,7 @@ class ScopeVerifier:
         return self.fail(f"`{value.name}` is used where it is not defined")
 
     def use(self, buffer: Buffer) -> None:
-        """Checks that a buffer is in scope, and that a register buffer is not shared between threads."""
+        """Raises an error unless a buffer is in scope, and a register buffer is used by the thread that allocated it."""
         if buffer not in self.visible:
             raise self.not_visible(buffer)
         if self.registers.get(buffer, self.threads) != self.threads:
@@ -100,7 +103,7 @@ class ScopeVerifier:
             )
 
     def indices(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str = "an index") -> None:
-        """Checks that there is one i64 index for each dimension."""
+        """Raises an error unless there is one i64 index for each dimension."""
         if len(indices) != buffer.ndim:
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, {len(indices)} indices given", [f"`{buffer}`"])
         for i in indices:
@@ -108,7 +111,7 @@ class ScopeVerifier:
                 raise self.fail(f"{dtype} of `{buffer.name}` is {i.dtype}, not i64", [f"`{i}`"])
 
     def buffer(self, b: Buffer) -> None:
-        """Checks the shape and the strides of a buffer that is being defined."""
+        """Raises an error unless a buffer's extents and strides are i64, with one stride for each dimension if there are any."""
         if b.strides is not None and len(b.strides) != len(b.shape):
             raise self.fail(f"`{b.name}` has {counted(len(b.strides), 'stride')} for {counted(len(b.shape), 'dimension')}")
         for e in (*b.shape, *(b.strides or ())):

@@ -30,7 +30,10 @@ def func_of(callee: Callee) -> Func:
 
 
 def given_by(call: g.CallLoop) -> Expr:
-    """Returns the conditions that a call checks before it runs its loop program, expressed over the symbols of that program."""
+    """Returns the conditions that a call checks before it runs its loop program, expressed over the symbols of that program.
+
+    Conditions that use other dims than those passed as symbols are left out.
+    """
     names: dict[Var, Expr] = {}
     for symbol, value in zip(call.callee.symbols, call.dims, strict=True):
         if isinstance(value, Var):

@@ -93,7 +93,10 @@ class Kernels:
         )
 
     def schedule_kernel(self, func: Func, checked: bool) -> ScheduledKernel:
-        """Returns the scheduled kernel for `func`; schedules it if no structurally equal program was scheduled before."""
+        """Returns the scheduled kernel for `func`; schedules it if no structurally equal program was scheduled before.
+
+        With `checked`, run-time checks are added, and names must be equal too.
+        """
         key = self.known.get((func, checked))
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
@@ -127,7 +130,7 @@ class Kernels:
         return tuple(dict.fromkeys(r.rule for r in self.scheduled.values()))
 
     def layouts(self) -> tuple[Choice, ...]:
-        """Returns the layout decisions that were made before scheduling."""
+        """Returns the layout decisions that were made before scheduling, those with a choice, as records of text."""
         layouts = {d.name: d for part in self.decisions.kernels for d in part.made.values() if d.kind == "layout"}
         return choices(layouts.values())
 

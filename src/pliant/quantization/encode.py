@@ -16,7 +16,10 @@ BLOCK = 32  # elements of a block in both formats
 
 
 def encode(format: str, weight: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Quantizes a matrix whose rows are whole blocks to the bytes of a block format, Q8_0 or Q4_1."""
+    """Quantizes a matrix whose rows are whole blocks to the bytes of a block format, Q8_0 or Q4_1: u8[rows, blocks, bytes].
+
+    Raises an Error for another format or shape.
+    """
     if weight.ndim != 2 or weight.shape[1] % BLOCK:
         raise Error(f"a matrix of whole blocks of {BLOCK} is expected, not {weight.shape}")
     blocks = np.ascontiguousarray(weight, np.float32).reshape(len(weight), -1, BLOCK)

@@ -16,7 +16,7 @@ _LABEL = re.compile(r'^"?(?P<name>[^\s".][^\s":]*)"?:')
 
 
 def assembly(provenance: Provenance) -> dict[str, str]:
-    """The assembly of each kernel by name; code of no kernel (argument checks, launches) is under the key ""."""
+    """Returns the assembly of each kernel by name; code of no kernel (argument checks, launches) is under the key ""."""
     state = provenance.lowered
     assert state.host is not None
     module = generate((state.host.prepare, state.host.size, state.host.run), state.target)

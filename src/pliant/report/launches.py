@@ -51,7 +51,7 @@ class Step:
 
 
 def steps(provenance: Provenance, names: Sequence[str] | None = None) -> list[Step]:
-    """The launches in host program order, of the shape variant whose kernels have these names, or of the first variant."""
+    """Returns the launches in host program order, of the shape variant whose kernels have these names, else of the first variant."""
     state = provenance.lowered
     assert state.host is not None
     logical = _by_result(provenance.fused.function.nodes)
@@ -66,5 +66,5 @@ def _step(func: Func, node: CallLoop | None, logical: Mapping[Value, CallLoop]) 
 
 
 def _by_result(nodes: tuple[object, ...]) -> dict[Value, CallLoop]:
-    """First result -> call; scheduling does not change the results, so scheduled calls are found by it."""
+    """Returns each call by its first result; scheduling does not change the results, so scheduled calls are found by it."""
     return {n.outs[0]: n for n in walk_nodes(nodes) if isinstance(n, CallLoop) and n.outs}  # type: ignore[arg-type]

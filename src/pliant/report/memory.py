@@ -44,7 +44,7 @@ def places_of(provenance: Provenance) -> list[Place]:
 
 
 def typical(symbols: Sequence[Var]) -> dict[Var, int]:
-    """Example values of the dims for a program that was not profiled: 128 each, or the nearest value that the contract allows."""
+    """Returns example values of the dims for a program that was not profiled: 128 each, or the nearest value that the contract allows."""
     values = {}
     for v in symbols:
         low, high, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 128, 1)
@@ -53,7 +53,10 @@ def typical(symbols: Sequence[Var]) -> dict[Var, int]:
 
 
 def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
-    """Returns the memory plan as SVG: x is time, y is the address; the line is the number of live bytes."""
+    """Returns the memory plan as SVG: x is time, y is the address; the line is the number of live bytes.
+
+    Temporaries whose place depends on variables that are not in `dims` are left out.
+    """
     known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
     boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
     top = max((offset + size for _, offset, size in boxes), default=0)

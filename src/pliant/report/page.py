@@ -48,7 +48,7 @@ class _Facts(NamedTuple):
 
 
 def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
-    """Writes the HTML report of an executable to `path`."""
+    """Writes the HTML report of an executable to `path`, with the times of the last profile if there is one."""
     profile = provenance.profiled
     launched = steps(provenance, [x.kernel for x in profile.launches] if profile is not None else None)
     numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in launched))}
@@ -141,7 +141,7 @@ def _kernel(x: _Facts, func: Func) -> dict[str, Any]:
 
 
 def _launch_row(x: _Facts, i: int, is_timed: bool) -> dict[str, Any]:
-    """Returns a row of the table of launches as a dict for the template."""
+    """Returns a row of the table of launches as a dict for the template. With `is_timed`, it has the cells of times and rates."""
     step, t = x.steps[i], x.times[i]
     cells = (_timed(t, x) if t is not None else [""] * len(_COLUMNS)) if is_timed else []
     return {"number": i, "kernel": _kernel(x, step.func), "layers": ", ".join(step.layers), "cells": cells}

@@ -42,7 +42,10 @@ class Launch:
     bytes: int | None = None
 
     def of_limit(self, limits: Limits) -> float | None:
-        """The share of the roofline that the launch reached: of peak arithmetic or of memory bandwidth, whichever is larger."""
+        """Returns the share of the roofline that the launch reached: of peak arithmetic or of memory bandwidth, whichever is larger.
+
+        None if the operations, bytes or duration are unknown.
+        """
         if self.operations is None or self.bytes is None or not self.duration:
             return None
         return max(self.operations / limits.operations, self.bytes / limits.bytes) / (self.duration * 1e-9)
@@ -133,7 +136,7 @@ def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, 
 
 
 def _described(f: Executable, provenance: Provenance, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
-    """The compiler's record of the launches; None if the events do not match it (e.g. a program with branches or loops)."""
+    """Returns the compiler's record of the launches; None if the events do not match it (e.g. a program with branches or loops)."""
     names = [f.interface.kernels[kernel] for kernel, _, _ in events]
     launched = steps(provenance, names)
     return launched if [s.name for s in launched] == names else None
@@ -166,7 +169,7 @@ def _events(p: Profile) -> list[dict[str, Any]]:
 
 
 def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
-    """Nested spans (path, begin, duration) of the user's layers: a span lasts while consecutive launches share its path prefix."""
+    """Returns nested spans (path, begin, duration) of the user's layers: a span lasts while consecutive launches share its path prefix."""
     spans: list[tuple[str, int, int]] = []
     open_: list[tuple[str, int]] = []  # the spans that have not ended, with their begin
 

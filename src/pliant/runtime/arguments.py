@@ -40,7 +40,7 @@ class Taken(NamedTuple):
     per_byte: int = 1
 
     def extent(self) -> tuple[int, int]:
-        """Return the half-open address range from the first to behind the last byte."""
+        """Return the half-open address range from the first to behind the last byte; an empty range if there are no elements."""
         shape, strides = self._items()
         if 0 in shape:
             return self.address, self.address
@@ -102,7 +102,10 @@ class TensorPlan:
         self.mask = self.dtype.itemsize - 1
 
     def take(self, value: Any) -> Taken:
-        """Return the argument in the form that compiled code reads; raises a `ShapeError` that names it."""
+        """Return a numpy array, a torch tensor or a DLPack object in the form that compiled code reads.
+
+        Raises a `ShapeError` that names the argument for another type, dtype, rank or alignment.
+        """
         if isinstance(value, np.ndarray):
             taken = self._take_numpy(value)
         elif is_torch(value):
@@ -122,7 +125,7 @@ class TensorPlan:
         return taken
 
     def region(self, given: Any) -> tuple[int, ...]:
-        """Return shape and strides of an array; a shape in place of an array means a contiguous one."""
+        """Return shape and strides, in elements, of an array; a shape in place of an array means a contiguous one."""
         if hasattr(given, "shape"):
             return self.take(given).region
         shape = self.shape(given)
@@ -143,7 +146,7 @@ class TensorPlan:
         return shape
 
     def make(self, shape: tuple[int, ...], torch: bool) -> tuple[Any, int]:
-        """Allocate an output, a numpy array or with `torch` a torch tensor; returns it and its address."""
+        """Allocate an output, a numpy array or with `torch` a torch tensor; returns it and its address. Raises an OutOfMemoryError."""
         try:
             if torch:
                 library = sys.modules["torch"]
@@ -168,7 +171,7 @@ class TensorPlan:
         return f"allocate a contiguous array of {self.numpy.name}{filled} and pass that: the call writes into it"
 
     def refuse(self, what: str, *, help: str = "") -> ShapeError:
-        """Return the error for this argument; `what` says what is wrong with it."""
+        """Return the ShapeError for this argument; `what` says what is wrong with it."""
         return ShapeError(
             f"{self.what}: {what}",
             where=caller_span(),
@@ -216,7 +219,10 @@ class TensorPlan:
         return [getattr(torch, n) for n in (*names, *(["uint8"] if self.dtype.storage else [])) if hasattr(torch, n)]
 
     def _in_elements(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-        """Convert strides to elements; a dim of size 1 gets the contiguous stride, since its own is meaningless."""
+        """Convert strides in bytes to elements; a dim of size 1 gets the contiguous stride, since its own is meaningless.
+
+        Raises a `ShapeError` if a stride is no multiple of the element's size.
+        """
         in_elements = []
         for dim, (size, stride, plain) in enumerate(zip(shape, strides, contiguous_strides(shape), strict=True)):
             if size > 1 and stride % self.dtype.itemsize:
@@ -266,7 +272,10 @@ class TensorPlan:
 
 
 def scalar_slot(given: Input, value: Any) -> int:
-    """Return a scalar argument as its 64-bit entry of dims (region A): the integer, or the bits of the f64."""
+    """Return a scalar argument as its 64-bit entry of dims (region A): the integer, or the bits of the f64.
+
+    Raises a `ShapeError` for what is no number of the argument's dtype.
+    """
     kind = ALL[given.dtype]
     try:
         if isinstance(value, np.ndarray) or is_torch(value):
@@ -290,7 +299,10 @@ def _bad_scalar(given: Input, what: str) -> ShapeError:
 
 
 def numpy_dtype(kind: DType) -> np.dtype[Any]:
-    """Return the numpy dtype of arguments of this type; sub-byte types are passed as packed bytes."""
+    """Return the numpy dtype of arguments of this type; sub-byte types are passed as packed bytes.
+
+    Without ml_dtypes, types that numpy lacks are passed as uint8 if they are storage types; others raise an Error.
+    """
     try:
         return kind.array_dtype()
     except ImportError:

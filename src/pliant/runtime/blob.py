@@ -104,7 +104,7 @@ class Loaded:
         self.base = base
 
     def address(self, name: str) -> int:
-        """Return the address of an exported function."""
+        """Return the address of an exported function; raises an InternalError if there is none of this name."""
         if name not in self._exports:
             raise InternalError(f"the program exports no `{name}`", facts=[f"it exports: {', '.join(self._exports)}"])
         return self.base + self._exports[name]
@@ -114,7 +114,7 @@ class Loaded:
 
 
 def load(blob: Blob) -> Loaded:
-    """Map a blob of machine code into executable memory; raises an error for other forms."""
+    """Map a blob of machine code into executable memory; raises a ModelFileError for forms other than `flat`."""
     if blob.form != "flat":
         raise _broken(f"it is not machine code that can be mapped, but of the form `{blob.form}`")
     size = max(1, len(blob.code))
@@ -169,7 +169,10 @@ if sys.platform == "win32":
 else:
 
     def _map_posix(code: bytes, size: int) -> tuple[object, int]:
-        """Map private pages, write them, then make them read-execute (on ARM, mprotect also syncs the instruction cache on Linux)."""
+        """Map private pages, write them, then make them read-execute (on ARM, mprotect also syncs the instruction cache on Linux).
+
+        Returns the owner of the mapping and its address; raises an InternalError if the system refuses.
+        """
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         pages[: len(code)] = code
         held = ctypes.c_char.from_buffer(pages)  # keeps the mapping open, and knows its address
@@ -181,7 +184,10 @@ else:
         return held, base
 
     def _map_apple_silicon(code: bytes, size: int) -> tuple[object, int]:
-        """Map MAP_JIT pages, the only way to executable memory there: this thread can write them only while it cannot execute them."""
+        """Map MAP_JIT pages, the only way to executable memory there: this thread can write them only while it cannot execute them.
+
+        Returns the owner of the mapping and its address; raises an InternalError if the system refuses.
+        """
         map_jit = 0x0800
         access = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         try:

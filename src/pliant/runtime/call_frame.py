@@ -98,7 +98,7 @@ class CallFrame:
 
 
 def aligned_bytes(size: int) -> tuple[Any, int]:
-    """Allocate memory for a workspace; returns the array that owns it, and the aligned address in it."""
+    """Allocate memory for a workspace; returns the array that owns it, and the aligned address in it. Raises an OutOfMemoryError."""
     try:
         memory = np.empty(size + WORKSPACE_ALIGNMENT, np.uint8)
     except MemoryError:

@@ -38,7 +38,7 @@ class Cache:
         self._unchecked: int | None = None  # bytes put since the folder was last scanned; None: never scanned
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the payload stored under `key`; None if there is none or it is damaged."""
+        """Return the payload stored under `key` and mark it as used; None if there is none or it is damaged. A damaged file is removed."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -58,7 +58,10 @@ class Cache:
         return payload
 
     def put(self, key: bytes, payload: bytes) -> None:
-        """Store `payload` under `key`; warns once per process if the folder cannot be written."""
+        """Store `payload` under `key`, and evict old files if the cache has become too large.
+
+        Warns once per process if the folder cannot be written.
+        """
         if self.folder is None:
             _warn("there is no home folder")
             return

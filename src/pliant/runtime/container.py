@@ -59,7 +59,10 @@ class Writer:
         return self
 
     def add(self, kind: str, name: str, data: Any, **facts: Any) -> None:
-        """Add a section to the file: bytes, or any object with contiguous memory."""
+        """Add a section to the file, aligned: bytes, or any object with contiguous memory.
+
+        The index gets its place, its SHA-256 and `facts`.
+        """
         self._pad()
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
         begin, digest = self._file.tell(), hashlib.sha256(view).hexdigest()
@@ -127,7 +130,7 @@ class Section:
     file: str
 
     def check(self) -> memoryview:
-        """Return the bytes; raises an error if they differ from their checksum."""
+        """Return the bytes; raises a ModelFileError if they differ from their checksum."""
         if hashlib.sha256(self.data).hexdigest() != self.sha256:
             raise broken(self.file, f"the bytes of its {self.kind}{' ' if self.name else ''}{shown(self.name)} have changed")
         return self.data

@@ -42,7 +42,10 @@ class Executable:
 
     @property
     def cost(self) -> Any:
-        """The cost of a call as formulas of the dims: print it, or evaluate it: `f.cost(n=128)`."""
+        """The cost of a call as formulas of the dims: print it, or evaluate it: `f.cost(n=128)`.
+
+        Raises if the executable was not made from a program.
+        """
         return self._known("the cost").cost
 
     def save(self, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
@@ -50,7 +53,10 @@ class Executable:
         self._known("the program").save(self, path, targets)
 
     def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Any:
-        """Run the program on these arguments and return the times of its kernels; print it, or save it as a trace for Perfetto."""
+        """Run the program on these arguments and return the times of its kernels; print it, or save it as a trace for Perfetto.
+
+        It is the fastest of `runs` runs; by default one run if the program updates state, else several.
+        """
         return self._known("the program").profile(self, args, named, runs)
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -79,7 +85,10 @@ class Executable:
         return self.interface.symbols
 
     def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Run the program on arguments by name; `out` may give the memory of some results by name."""
+        """Run the program on arguments by name; returns the results by name. `out` may give the memory of some results by name.
+
+        Raises a ShapeError for missing and unknown names.
+        """
         caller = self._caller
         if not isinstance(feeds, Mapping):
             names = ", ".join(f'"{name}": {name}' for name in caller.names)
@@ -93,7 +102,10 @@ class Executable:
         return self._caller.cancel()
 
     def symbols_of(self, shapes: Mapping[str, Any]) -> dict[str, int]:
-        """Return the values of the dims for these shapes (or arrays) and scalars, as `prepare` computes them."""
+        """Return the values of the dims for these shapes (or arrays) and scalars, as `prepare` computes them.
+
+        Raises the error that a call with them would raise. Scalars that are not given count as 0.
+        """
         caller, marshal = self._caller, self._caller.marshal
         if not isinstance(shapes, Mapping):
             raise caller.wrong_call(f"shapes are given by name, not as an object of type `{type(shapes).__name__}`")
@@ -110,7 +122,7 @@ class Executable:
         return {symbol.name: value for symbol, value in zip(self.dims, values, strict=True)}
 
     def workspace_of(self, symbols: Sequence[int]) -> int:
-        """Return the bytes of workspace for these values of the dims, as `size` computes them."""
+        """Return the bytes of workspace for these values of the dims, as `size` computes them; raises if the program refuses them."""
         caller = self._caller
         slot = caller.new_slot()
         slot.dims[caller.layout.b : caller.layout.c] = list(symbols)

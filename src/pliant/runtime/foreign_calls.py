@@ -48,7 +48,7 @@ def entry(site: int, call: Outside, functions: Sequence[Callable[..., Any]]) -> 
 
 
 def raised(number: int) -> BaseException | None:
-    """Return the exception that stopped a program, once: it is not stored any longer."""
+    """Return the exception that stopped a program, once: it is not stored any longer. None if there is none of this number."""
     return _RAISED.pop(number, None)
 
 

@@ -34,7 +34,10 @@ _sockets: tuple[socket.socket, socket.socket] | None = None
 
 
 def cancel_flag() -> int:
-    """Clear the flag that Ctrl-C sets, and return its address; 0 outside of the main thread."""
+    """Clear the flag that Ctrl-C sets, and return its address; 0 outside of the main thread.
+
+    The first call in the main thread starts the watcher that sets the flag.
+    """
     if threading.get_ident() != WATCH.main:
         return 0
     if not WATCH.tried:

@@ -72,7 +72,10 @@ class Marshal:
         self._write_scalars(slot, scalars)
 
     def place(self, slot: CallFrame, taken: AnyTaken) -> list[Any]:
-        """Write the addresses of given outputs and of state, after `prepare` computed the shapes; returns the given objects."""
+        """Write the addresses of given outputs and of state, after `prepare` computed the shapes.
+
+        Returns the given objects, None for outputs that were not given. Raises if a given output does not have its shape.
+        """
         placed: list[Any] = []
         at = self.layout.c
         for index, (plan, alias, output) in enumerate(zip(self.results, self.aliases, taken.outputs, strict=True)):
@@ -104,7 +107,11 @@ class Marshal:
                     raise plan.refuse(what, help=other_plan.way(f"pass a copy: {name}.copy()"))
 
     def _take_outputs(self, out: Sequence[Any], taken: list[Taken]) -> list[Taken | None]:
-        """Return the given outputs, checked for all but their shape, which `prepare` computes later."""
+        """Return the given outputs, checked for all but their shape, which `prepare` computes later.
+
+        None for those not given and for state. Raises a ShapeError for one that is read-only, or shares memory with an argument or another
+        output.
+        """
         outputs: list[Taken | None] = []
         for plan, alias, value in zip(self.results, self.aliases, out, strict=True):
             if value is None:

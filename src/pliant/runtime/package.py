@@ -39,7 +39,10 @@ class Package(NamedTuple):
 
     @staticmethod
     def from_bytes(data: bytes, nested: bool = False) -> Package:
-        """Parse a serialized package; raises `ModelFileError` for anything but the exact format."""
+        """Parse a serialized package; raises `ModelFileError` for anything but the exact format.
+
+        A `nested` one may not have another inside.
+        """
         if len(data) < _HEAD.size:
             raise _broken("it ends inside its head")
         magic, metadata, size, load = _HEAD.unpack_from(data)

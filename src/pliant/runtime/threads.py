@@ -234,7 +234,10 @@ def _given_by_system() -> tuple[int, str]:
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """Return the smallest CPU quota of this process's control groups, in processors, or None (Linux, cgroup versions 1 and 2)."""
+    """Return the smallest CPU quota of this process's control groups, in processors.
+
+    None if there is none (Linux, cgroup versions 1 and 2).
+    """
     try:
         lines = membership.read_text().splitlines()
     except OSError:

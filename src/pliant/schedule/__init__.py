@@ -20,7 +20,7 @@ _HOME = {"Schedule": ".schedule", "Trace": ".trace", "default_schedule": ".libra
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name of the package at its first use, from the module that defines it."""
+    """Import a public name of the package at its first use, from the module that defines it. Raises an AttributeError for other names."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name], __name__), name)

@@ -103,7 +103,7 @@ def _mask(v: Var, places: dict[Buffer, Load]) -> frozenset[Buffer]:
 
 
 def auto_tensorize(s: Schedule, block: str, instruction: str, in_registers: int = 0) -> BlockHandle:
-    """Turn a block of a schedule into an instruction, by primitives; undo everything if one of them refuses.
+    """Turn a block of a schedule into an instruction by primitives, and return its handle; undo everything if one of them refuses.
 
     The block computes what the instruction's description computes (a sum of products or the like), of any size and with any number of
     iterators: iterators are fused, operands copied, padded and laid out, loops split and reordered, and the inner ones tensorized. With
@@ -223,7 +223,10 @@ def _fuse(s: Schedule, block: str, plan: Mapping) -> int:
 
 
 def _direct(s: Schedule, block: str, tile: Tile, described: Buffer, buffer: str, outside: int) -> str:
-    """Return the buffer if the block indexes it by its iterators in order, or by tiles of them; else a reindexed copy."""
+    """Return the buffer if the block indexes it by its iterators in order, or by tiles of them.
+
+    Else reindex it, and return the copy's name.
+    """
     here = _block(s, block)
     places = {e.indices for e in _uses(here, buffer)}
     iters = [i.var for i in here.iters]
@@ -242,7 +245,10 @@ def _uses(block: Block, buffer: str) -> list[Access]:
 
 
 def _pad(s: Schedule, block: str, names: dict[Buffer, str], multiples: list[int]) -> dict[Buffer, str]:
-    """Pad extents to multiples and inline copies of copies; return the names of the operands' buffers."""
+    """Pad extents to multiples, if they may not be multiples already, and inline copies of copies.
+
+    Return the names of the operands' buffers.
+    """
     here = _block(s, block)
     nest = own_nest(s.program, here, f"cannot pad block `{block}`")
     facts = base_facts(s.program)
@@ -271,7 +277,10 @@ def _lay_out(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, 
 
 
 def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, outside: int) -> str | None:
-    """Return the layout that an instruction needs of a buffer: tiles, and inside them its loops in order. None if the buffer has it."""
+    """Return the layout that an instruction needs of a buffer, as the text of a lambda: tiles, and inside them its loops in order.
+
+    None if the buffer has it.
+    """
     here = _block(s, block)
     sizes, wanted = _sizes(tile), _order(tile, described)
     indices = _uses(here, name)[0].indices
@@ -288,7 +297,7 @@ def _layout(s: Schedule, block: str, tile: Tile, described: Buffer, name: str, o
 
 
 def _order(tile: Tile, described: Buffer) -> list[int]:
-    """Return the loops of an instruction that traverse an operand, in the order of its dims."""
+    """Return the positions of the instruction's loops that traverse an operand, in the order of its dims."""
     place = next(e for e in _described(tile) if e.buffer is described)
     return [next(n for n, x in enumerate(tile.loops) if x.var is v) for v in place.indices if isinstance(v, Var)]
 

@@ -75,7 +75,10 @@ def _whole(value: Any) -> int:
 
 
 class ChoiceLog:
-    """The choices of a schedule so far, and the source of the next ones; see the module docstring."""
+    """The choices of a schedule so far, and the source of the next ones.
+
+    A choice takes the value asked for by name, else the one asked for by position, else one drawn from the seed's stream.
+    """
 
     __slots__ = ("answers", "asked", "given", "of_sums", "positions", "records", "seed", "taken", "values")
 
@@ -115,7 +118,10 @@ class ChoiceLog:
         self.records, self.positions, self.values, self.taken, self.of_sums = state
 
     def decide(self, name: str, domain: Domain[V], loop: For | None = None, reorders: bool = False) -> V:
-        """Make the next sampled choice from a domain, record it, and return its value; `loop` is the loop that the value will split."""
+        """Make the next sampled choice from a domain, record it, and return its value; `loop` is the loop that the value will split.
+
+        `reorders` says that another value changes the order of a sum.
+        """
         number = len(self.records)
         own = fresh_name(name, set(self.taken))
         if number < len(self.given):
@@ -165,7 +171,7 @@ def choice_name(wanted: str | None, default: str) -> str:
 
 
 def about_loop(loop: For, kernel: str) -> str:
-    """Return the name of the first block in a loop; choices about the loop are named after it."""
+    """Return the name of the first block in a loop, else of the kernel; choices about the loop are named after it."""
     inside = blocks(loop)
     return inside[0].name if inside else kernel
 

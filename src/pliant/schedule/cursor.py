@@ -39,7 +39,10 @@ class Forward:
     tails: tuple[Stmt, ...] = ()  # the remainder loops among the created statements
 
     def __call__(self, s: Stmt) -> Stmt:
-        """Return the statement that an old statement `s` became through the edit; raise ScheduleError if it is gone."""
+        """Return the statement that an old statement `s` became through the edit, `s` itself if it stayed.
+
+        Raise ScheduleError if it is gone.
+        """
         reason = self.dead.get(s)
         if reason is not None:
             raise ScheduleError(reason)

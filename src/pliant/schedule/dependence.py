@@ -62,7 +62,7 @@ def dependence(func: Func, loop: For, *, own_workspace: bool = False) -> Conflic
 
 
 def cross_dependence(func: Func, loop: For) -> Conflict | None:
-    """Return what forbids reordering iterations of different blocks under `loop`; None if nothing does."""
+    """Return what forbids reordering iterations of different blocks under `loop`; None if nothing does, as for a single block."""
     bare = bare_statement(loop.body)
     if bare is not None:
         return Conflict(bare, "a statement outside of any block: nothing is known about what it depends on")
@@ -84,7 +84,7 @@ def backward_dependence(func: Func, loop: For, first: list[Block], second: list[
 
 
 def written_later(func: Func, loop: For, writer: Block, read: Access) -> bool:
-    """True if later iterations of a loop around both may write what `read` reads in this one."""
+    """True if `writer` may write, in later iterations of a loop around both, what `read` reads in this one."""
     return any(a.write and a.buffer is read.buffer and not _separate(func, loop, a, read, later=True) for a in accesses(writer))
 
 

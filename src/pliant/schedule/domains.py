@@ -31,11 +31,11 @@ class Domain(Generic[V]):
 
     @property
     def size(self) -> int:
-        """The number of members; it may exceed what `len` can return."""
+        """The number of members; it may exceed what `len` can return. Subclasses implement it, here it raises NotImplementedError."""
         raise NotImplementedError
 
     def __getitem__(self, n: int) -> V:
-        """Return member number `n` of the domain, for n in 0 .. size - 1."""
+        """Return member number `n` of the domain, for n in 0 .. size - 1. Subclasses implement it, here it raises NotImplementedError."""
         raise NotImplementedError
 
     def __contains__(self, value: object) -> bool:
@@ -45,23 +45,32 @@ class Domain(Generic[V]):
         return (self[n] for n in range(self.size))
 
     def member(self, value: object) -> V | None:
-        """Return the member equal to a value and of its type (1 is not True); None if there is none."""
+        """Return the member equal to a value and of its type (1 is not True); None if there is none.
+
+        Subclasses implement it, here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def draw(self, stream: Stream) -> V:
-        """Return a random member of the domain, uniformly."""
+        """Return a random member of the domain; uniformly, unless a subclass has other probabilities."""
         return self[stream.below(self.size)]
 
     def nearest(self, value: Any) -> V:
-        """Return the member most similar to a value, which may come from another program; the value itself if it is a member."""
+        """Return the member most similar to a value, which may come from another program; the value itself if it is a member.
+
+        Subclasses implement it, here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def encode(self, value: V) -> int | tuple[int, ...]:
-        """Return a member as it stands in a vector of positions (`Trace.decisions`): numbers only."""
+        """Return a member as it stands in a vector of positions (`Trace.decisions`): numbers only.
+
+        Subclasses implement it, here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     def decode(self, position: int | tuple[int, ...]) -> V:
-        """Return the member that `encode` wrote, or the nearest one."""
+        """Return the member that `encode` wrote, or the nearest one. Subclasses implement it, here it raises NotImplementedError."""
         raise NotImplementedError
 
 
@@ -91,7 +100,7 @@ class Choices(Domain[V]):
         return self.values[stream.below(self.size) if self.weights is None else stream.weighted(self.weights)]
 
     def nearest(self, value: Any) -> V:
-        """Return the value itself, else the member that differs least by ratio, else the first member."""
+        """Return the value itself if it is a member, else the member that differs least by ratio; the first one if no ratio is defined."""
         exact = self.member(value)
         return min(self.values, key=lambda v: _distance(v, value)) if exact is None else exact
 
@@ -114,7 +123,8 @@ class Choices(Domain[V]):
 class PerfectTiles(Domain[tuple[int, ...]]):
     """`parts` factors whose product is the extent, outermost first; the last one is at most `most`.
 
-    The product of the factors from `position` on is a multiple of `factor`: an instruction of that many elements replaces these loops.
+    The product of the factors from `position` on is a multiple of `factor`: an instruction of that many elements replaces these loops. A
+    single factor from `position` on may exceed `most` if the instruction does.
     """
 
     __slots__ = ("extent", "factor", "most", "parts", "position")
@@ -153,7 +163,7 @@ class PerfectTiles(Domain[tuple[int, ...]]):
         return (*outer, *_built(inner, self.parts - self.position, self.most, stream.fork("inner").choice))
 
     def nearest(self, value: Any) -> tuple[int, ...]:
-        """Return the tile with the largest factors, innermost first, that do not exceed those of a value."""
+        """Return a legal value itself, else the tile with the largest factors, innermost first, that do not exceed those of the value."""
         exact = self.member(value)
         if exact is not None:
             return exact

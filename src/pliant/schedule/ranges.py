@@ -58,7 +58,7 @@ def _ordered(a: Expr, b: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
 
 
 def index_range(func: Func, loop: For, a: Access, e: Expr, facts: Facts) -> Range | None:
-    """Return the range of an index that grows with every inner loop variable; None if it does not."""
+    """Return the range of an index in one iteration of `loop`; None unless the index grows with every inner loop variable."""
     inner = inner_loops(func, a.block, loop)
     for x in inner:
         facts = loop_facts(facts, x)

@@ -70,7 +70,11 @@ class Sampling:
         name: str | None = None,
         reorders: bool = False,
     ) -> Any:
-        """Sample one of the candidates (integers or texts), with the probabilities if there are any; record the choice in the trace."""
+        """Sample one of the candidates (integers or texts), with the probabilities if there are any, and return it.
+
+        Record the choice in the trace. Raises a ScheduleError for other candidates. `reorders` says that another value changes the order of
+        a sum.
+        """
         if not isinstance(candidates, (tuple, list)) or not candidates or not all(isinstance(c, (int, str)) for c in candidates):
             raise ScheduleError("sample_categorical chooses among numbers and texts", where=caller_span())
         check_probabilities(len(candidates), probabilities)
@@ -83,7 +87,10 @@ class Sampling:
     def sample_perfect_tile(
         self, loop: Any, parts: int, max_innermost: int = 64, *, name: str | None = None, reorders: bool = False
     ) -> tuple[Any, ...]:
-        """Sample `parts` factors of the loop's extent for `split`, outermost first; the last one is at most `max_innermost`."""
+        """Sample `parts` factors of the loop's extent for `split`, outermost first; the last one is at most `max_innermost`.
+
+        `reorders` says that another value changes the order of a sum.
+        """
         check_parts(parts, max_innermost)
         cut = self._resolve(loop, "For")
         tile = self._tile(name, cut, PerfectTiles(perfect_extent(self.program, cut), parts, max_innermost), reorders)
@@ -103,7 +110,7 @@ class Sampling:
     ) -> tuple[Any, ...]:
         """Like `sample_perfect_tile`, but the product of the parts from `position` on is a multiple of `inner_factor`.
 
-        The inner parts are then whole tiles of an instruction of that size.
+        The inner parts are then whole tiles of an instruction of that size. `reorders` says that another value changes the order of a sum.
         """
         check_parts(parts, max_innermost)
         position, inner_factor = plain(position), plain(inner_factor)
@@ -116,7 +123,10 @@ class Sampling:
     def sample_tile(
         self, loop: Any, parts: int, max_factor: int = 64, *, name: str | None = None, reorders: bool = False
     ) -> tuple[Any, ...]:
-        """Sample factors for `split` of any extent: None, then `parts` - 1 numbers up to `max_factor` that need not divide it."""
+        """Sample factors for `split` of any extent: None, then `parts` - 1 numbers up to `max_factor` that need not divide it.
+
+        `reorders` says that another value changes the order of a sum.
+        """
         cut = self._resolve(loop, "For")
         check_parts(parts, max_factor)
         tile = self._tile(name, cut, FreeTiles(parts - 1, max_factor), reorders)

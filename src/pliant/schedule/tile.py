@@ -33,7 +33,10 @@ class Tile:
 
 
 def inner_loops(func: Func, block: Block, at: For | None) -> list[For]:
-    """Return the loops around a block that are inside `at`; all of them if `at` is None."""
+    """Return the loops around a block that are inside `at`; all of them if `at` is None.
+
+    Raises a ScheduleError if `at` is not around the block.
+    """
     above = loops_above(func, block)
     if at is None:
         return above
@@ -149,7 +152,7 @@ def nest_of(loops: list[For], body: Stmt, kinds: bool = False) -> tuple[Stmt, di
 
 
 def extended(facts: Facts, loops: list[For]) -> Facts:
-    """Return `facts` with the range of each loop variable added."""
+    """Return `facts` with start <= variable < stop of each loop added; a stop that contains a select is left out (`loop_facts`)."""
     for x in loops:
         facts = loop_facts(facts, x)
     return facts

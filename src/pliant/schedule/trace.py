@@ -174,7 +174,10 @@ class Trace:
 
 
 def _replay(e: Entry, s: Any, known: dict[HandleId | ValueId, Any]) -> None:
-    """Replay one call with the results of earlier ones in `known`, and add its own results."""
+    """Replay one call with the results of earlier ones in `known`, and add its own results.
+
+    Raises a BrokenTraceError if the call is no primitive or uses unknown results, a ScheduleError if it gives other results.
+    """
     if not getattr(getattr(type(s), e.op, None), "traced", False):
         raise BrokenTraceError(f"this trace calls `{e.op}`, which is no primitive")
 

@@ -19,7 +19,10 @@ _OBJECTS = 100_000  # new objects between two collections
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Raises the collector's threshold. It is a setting of the process, so a nested or concurrent use leaves it to the first one."""
+    """Context manager: raises the garbage collector's threshold, and restores it at the end.
+
+    It is a setting of the process, so a nested or concurrent use leaves it to the first one.
+    """
     before = gc.get_threshold()
     if not 0 < before[0] < _OBJECTS:
         yield

@@ -36,7 +36,10 @@ class Stream:
         return int.from_bytes(digest, "little")
 
     def below(self, limit: int) -> int:
-        """A uniform number in 0 .. limit - 1 (the bias is below one in 2^32 for limits below 2^32)."""
+        """Returns a uniform number in 0 ..
+
+        limit - 1 (the bias is below one in 2^32 for limits below 2^32); raises ValueError if limit < 1.
+        """
         if limit < 1:
             raise ValueError(f"there is no number from 0 on below {limit}")
         return self.word() * limit >> _BITS
@@ -50,7 +53,10 @@ class Stream:
         return items[self.below(len(items))]
 
     def weighted(self, weights: Sequence[float]) -> int:
-        """Returns a random position in the list, with a probability proportional to its weight."""
+        """Returns a random position in the list, with a probability proportional to its weight.
+
+        Weights are not negative, and one is above 0.
+        """
         point = self.uniform() * sum(weights)
         for n, w in enumerate(weights):
             point -= w

@@ -76,7 +76,7 @@ def _is_rare(cls: type, own: dict[str, Any], options: dict[str, bool]) -> bool:
 
 
 def _field(name: str, kind: str, default: Any, kw_only: bool) -> dataclasses.Field[Any]:
-    """Returns the `dataclasses.Field` of an annotation."""
+    """Returns the `dataclasses.Field` of an annotation. Raises ValueError for a mutable default."""
     record: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
     if record.default.__class__.__hash__ is None:
         raise ValueError(f"mutable default for field {name} is not allowed: use default_factory")
@@ -121,7 +121,10 @@ def _with_slots(cls: type, body: dict[str, Any], fields: dict[str, Any]) -> type
 
 
 def _add_methods(target: Any, cls: type, fields: list[dataclasses.Field[Any]], frozen: bool, eq: bool) -> None:
-    """Adds the dataclass methods that the options ask for to `target`."""
+    """Adds `__init__`, `__repr__` unless the class has one, with `eq` also `__eq__` and `__hash__`.
+
+    With `frozen`, assigning and deleting raise an error.
+    """
     target["__init__"] = _init(cls, fields, frozen)
     shown, compared = [f.name for f in fields if f.repr], [f.name for f in fields if f.compare]
     if "__repr__" not in cls.__dict__:
@@ -145,7 +148,10 @@ def _add_state(body: dict[str, Any], names: list[str]) -> None:
 
 
 def _init(cls: type, fields: list[dataclasses.Field[Any]], frozen: bool) -> Callable[..., None]:
-    """Returns the `__init__` of a record: the only method that is compiled from text, because closures cannot have a custom signature."""
+    """Returns the `__init__` of a record: the only method that is compiled from text, because closures cannot have a custom signature.
+
+    With `frozen` it sets fields by `object.__setattr__`.
+    """
     names: dict[str, Any] = {"_set": object.__setattr__, "_new": dataclasses.MISSING}
     plain: list[str] = ["self"]
     named: list[str] = []

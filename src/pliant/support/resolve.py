@@ -45,7 +45,7 @@ class Source:
         return span_of(node, self.file, self.lines)
 
     def resolve(self, node: ast.expr) -> object:
-        """The object that a name or a dotted name means in the enclosing Python scopes; raises an error if it is undefined."""
+        """Returns the object that a name or a dotted name means in the enclosing Python scopes; raises an Error if it is undefined."""
         if isinstance(node, ast.Attribute):
             owner = self.resolve(node.value)
             try:
@@ -94,7 +94,10 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def source_of(fn: Callable[..., Any]) -> Source:
-    """The source of a Python function written with `def`; raises an explanatory error if it has none (REPL, exec, `python -c`)."""
+    """Returns the source of a Python function written with `def`.
+
+    Raises an Error for a lambda, an async function or another object, and if there is no source text (REPL, exec, `python -c`).
+    """
     if not isinstance(fn, FunctionType) or fn.__name__ == "<lambda>":
         shown = "a lambda" if isinstance(fn, FunctionType) else f"an object of type `{type(fn).__name__}`"
         raise Error(f"a function written with `def` is expected here, not {shown}", where=caller_span())
@@ -122,7 +125,7 @@ def _no_source(code: CodeType) -> Error:
 
 
 def _parse_from(lines: list[str], code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    """The tree of the function that starts (with its decorators) at the code's first line.
+    """Returns the tree of the function that starts (with its decorators) at the code's first line; raises an Error if it is not there.
 
     Only the lines of the function are parsed: the text is cut before a line that is not indented deeper than the `def`. A cut inside a
     bracket, a string or a decorator list is a syntax error, and then the next such line is tried.
@@ -169,7 +172,10 @@ def _scope(fn: FunctionType) -> Mapping[str, object]:
 
 
 def _enclosing_locals(code: CodeType) -> dict[str, object]:
-    """The locals of the function that is currently defining `code`: names used only in annotations are not in the closure."""
+    """Returns the locals of the function that is currently defining `code`; empty if that is a module or has ended.
+
+    They are needed because names used only in annotations are not in the closure.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         if code in frame.f_code.co_consts:

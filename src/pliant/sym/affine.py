@@ -128,7 +128,10 @@ def exact_quotient(a: Expr, b: Expr, facts: Facts) -> Expr | None:
 
 
 def _alone(bindings: Sequence[Expr], loops: Mapping[Var, Expr], facts: Facts) -> set[Var]:
-    """The loops that are a binding by themselves and whose extents share no variables with the others: the common, cheap case."""
+    """The loops that are a binding by themselves, in no other one, and whose extents share no variables with the others.
+
+    This is the common, cheap case.
+    """
     used = [free_vars(e) for e in bindings]
     candidates = {e for e in bindings if isinstance(e, Var) and e in loops and sum(e in u for u in used) == 1}
     candidates = {v for v in candidates if int_range(loops[v], facts)[1] > 1}  # a variable that can only be 0 is simplified away

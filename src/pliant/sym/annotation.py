@@ -18,7 +18,10 @@ from .spec import strides as strides_word
 
 
 def read_annotation(parser: ExprParser, node: ast.expr) -> object:
-    """Parses an annotation of a parameter and returns its value; raises for a subscript of something that is not a marker."""
+    """Parses an annotation of a parameter and returns its value: a TensorSpec for `Tensor[...]`, else the object that a name means.
+
+    A quoted annotation is parsed from its text. Raises for a subscript of something that is not a marker, and for other syntax.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return read_annotation(parser, _quoted(parser, node, node.value))
     if isinstance(node, ast.Subscript):
@@ -45,7 +48,10 @@ def _quoted(parser: ExprParser, node: ast.Constant, text: str) -> ast.expr:
 
 
 def _spec(parser: ExprParser, node: ast.Subscript, marker: Marker) -> TensorSpec:
-    """Parses `Tensor[dtype, extents…]` into a TensorSpec with the role of its marker."""
+    """Parses `Tensor[dtype, extents…, strides(…)]` into a TensorSpec with the role of its marker.
+
+    Raises unless there is a stride per extent.
+    """
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     dtype = parser.any_dtype(items[0])
     extents, steps = items[1:], None

@@ -18,7 +18,10 @@ from .poly import Poly, add, constant, content, mono_order, order, poly_of, redu
 
 
 def less(a: Expr, b: Expr, strict: bool, facts: Facts) -> Expr:
-    """Simplifies a < b (`strict`) or a <= b; the operands are simplified integers."""
+    """Simplifies a < b (`strict`) or a <= b: TRUE or FALSE if it is decided, else a canonical form.
+
+    The operands are simplified integers.
+    """
     (alo, ahi), (blo, bhi) = int_range(a, facts), int_range(b, facts)
     gap = 1 if strict else 0
     if ahi + gap <= blo:
@@ -65,7 +68,7 @@ def _known(e: Expr, facts: Facts) -> Expr:
 
 
 def equal(a: Expr, b: Expr, facts: Facts) -> Expr:
-    """Simplifies a == b; the operands are simplified integers."""
+    """Simplifies a == b: TRUE or FALSE if it is decided, else a canonical form; the operands are simplified integers."""
     d = a.dtype
     difference = reduce_coefficients(add(poly_of(a), poly_of(b), -1), d)
     if all(not m for m in difference):

@@ -44,7 +44,7 @@ def _joined(e: Expr) -> Expr:
 
 
 def floordiv(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """Simplifies a // b; the operands are simplified already."""
+    """Simplifies a // b to a polynomial or an expression; a division by 0 is 0. The operands are simplified already."""
     p, d = poly_of(a), a.dtype
     if isinstance(b, Const):
         c = b.value
@@ -174,7 +174,7 @@ def _by_symbol(p: Poly, b: Expr, facts: Facts) -> tuple[Poly, Poly, Poly] | None
 
 
 def _div_by_symbol(p: Poly, a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """Simplifies p // b for a symbolic divisor b > 0; `a` is the polynomial p as an expression."""
+    """Returns p // b simplified for a symbolic divisor b > 0, else the plain floor division; `a` is the polynomial p as an expression."""
     division = _by_symbol(p, b, facts)
     if division is None:
         return FloorDiv(a, b)
@@ -189,7 +189,7 @@ def _div_by_symbol(p: Poly, a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
 
 
 def floormod(a: Expr, b: Expr, facts: Facts) -> Poly | Expr:
-    """Simplifies a % b; the operands are simplified already."""
+    """Simplifies a % b to a polynomial or an expression; a remainder by 0 is 0. The operands are simplified already."""
     p, d = poly_of(a), a.dtype
     if isinstance(b, Const):
         c = b.value

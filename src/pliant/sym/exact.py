@@ -40,7 +40,10 @@ _OPS: dict[type[Expr], Callable[..., Any]] = {
 
 
 def exact(e: Expr, values: Mapping[Var, int]) -> int:
-    """Returns the value of a formula for concrete dims, computed in unbounded integers."""
+    """Returns the value of a formula for concrete dims, computed in unbounded integers.
+
+    Raises InternalError for other than integer operations.
+    """
     value: dict[Expr, Any] = {}
     for node in walk(e):
         if isinstance(node, Const):

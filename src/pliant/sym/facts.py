@@ -72,7 +72,7 @@ class Facts:
         self.caches.clear()
 
     def range_of(self, atom: Expr) -> tuple[int, int]:
-        """The constant range of an atom, from its declared range and its dtype alone."""
+        """The constant range of an atom: the one recorded so far, else that of its dim or dtype; the atom's operands are not analyzed."""
         declared = self.ranges.get(atom)
         if declared is None:
             return (atom.min, atom.max) if isinstance(atom, Dim) else _whole(atom.dtype)
@@ -124,7 +124,7 @@ class Facts:
         return extended
 
     def with_case(self, e: Expr) -> Facts:
-        """Adds that `e` holds in one case of a proof; counts the depth of case splits."""
+        """Returns these facts with `e` added, as one case of a proof; counts the depth of case splits."""
         extended = self.children.get(("case", e))
         if extended is None:
             extended = self._copy()
@@ -138,7 +138,7 @@ class Facts:
         return self.with_condition(Eq(a, b))
 
     def with_no_wrap(self, e: Expr) -> Facts:
-        """Adds that the integer expression `e`, expanded to a sum of products, does not leave its dtype's range."""
+        """Returns these facts with the fact that the integer expression `e`, as a sum of products, does not leave its range added."""
         extended = self.children.get(("no wrap", e))
         if extended is None:
             from .simplify import simplify
@@ -151,10 +151,10 @@ class Facts:
         return extended
 
     def with_definitions(self) -> Facts:
-        """Adds the definitions of the quotients and remainders in these facts, so that facts about x % 4 are usable for x.
+        """Returns these facts with the definitions of the quotients and remainders in them, so that facts about x % 4 are usable for x.
 
-        Also adds that a minimum is not negative if both of its operands are provably not negative, which ranges alone may not show.
-        Proofs have more to try then, and cost more: only for those that are worth it.
+        Also adds that a minimum is not negative if both of its operands are provably not negative, which ranges alone may not show. Proofs
+        have more to try then, and cost more: only for those that are worth it.
         """
         extended = self.children.get("definitions")
         if extended is None:
@@ -204,7 +204,7 @@ class Facts:
         return new
 
     def _add(self, e: Expr, truth: bool) -> None:
-        """Adds to this mutable copy that a condition is true or false."""
+        """Adds to this mutable copy that the condition `e` has the value `truth`."""
         kind = type(e)
         if kind is Not:
             self._add(e.args[0], not truth)
@@ -225,7 +225,7 @@ class Facts:
             self.known[simple] = truth
 
     def _add_compare(self, e: Expr, truth: bool) -> None:
-        """Adds to this mutable copy that an integer comparison is true or false."""
+        """Adds to this mutable copy that the integer comparison `e` has the value `truth`."""
         a, b = e.args
         kind = type(e)
         if kind in (Eq, Ne):
@@ -316,7 +316,7 @@ class Facts:
             self._add_order(a, b, 1)
 
     def _add_inequality(self, p: Poly) -> None:
-        """Adds `p >= 0` for a polynomial p to this mutable copy."""
+        """Adds `p >= 0` for a polynomial p to this mutable copy: narrows ranges, and keeps the inequality unless a range says it all."""
         if all(not m for m in p) or p in self.inequalities:
             return
         self.caches.clear()
@@ -328,7 +328,7 @@ class Facts:
         self._narrow(p)
 
     def _narrow(self, p: Poly) -> bool:
-        """Narrows the ranges of single atoms by an inequality and the ranges of its other terms; returns True if one changed."""
+        """Narrows the ranges of single atoms by the inequality p >= 0 and the ranges of its other terms; returns True if one changed."""
         from .bounds import mono_range
 
         changed = False
@@ -352,7 +352,10 @@ class Facts:
         return changed
 
     def _narrow_product(self, m: Mono, c: int, rest: int) -> bool:
-        """c * x * y >= -rest; if that makes x * y >= 1 and neither factor is negative, both are at least 1."""
+        """Narrows the range of a product x * y from c * x * y >= -rest; returns True if something changed.
+
+        If that makes x * y >= 1 and neither factor is negative, both are at least 1.
+        """
         from .bounds import int_range, poly_interval
 
         was = poly_interval({m: 1}, self)
@@ -368,7 +371,7 @@ class Facts:
         return changed
 
     def _narrow_to(self, atom: Expr, lo: int, hi: int) -> bool:
-        """Sets the range of an atom; returns True if it changed."""
+        """Sets the range of an atom, and what the range of a quotient says about its dividend; returns True if it changed."""
         if (lo, hi) == self.range_of(atom):
             return False
         self.ranges[atom] = (lo, hi)
@@ -396,7 +399,7 @@ class Facts:
                 self.changed = None
 
     def _propagate(self) -> None:
-        """Narrows ranges by inequalities that contain a changed variable, for a few rounds."""
+        """Narrows ranges by inequalities that contain a changed variable, for at most three rounds."""
         for _ in range(3):  # a fixed point is not needed: wider ranges are only less precise
             narrowed = [self._narrow(p) for p in self.inequalities if self._may_narrow(p)]
             if not any(narrowed):
@@ -416,7 +419,7 @@ def _whole(d: DType) -> tuple[int, int]:
 
 
 def _end(value: Expr | int | None, var: Expr) -> Expr | None:
-    """An end of a range as an expression; None if it is beyond the dtype's range."""
+    """An end of a range as an expression; None if it is open, or beyond the dtype's range."""
     if value is None or isinstance(value, Expr):
         return value
     return Const(value, var.dtype) if var.dtype.min <= value <= var.dtype.max else None

@@ -11,7 +11,7 @@ _PACK = {16: "<e", 32: "<f", 64: "<d"}  # codes of `struct` by width
 
 
 def float_bits(value: float, dtype: DType) -> int:
-    """The bit pattern of `value` rounded to the float type `dtype`."""
+    """The bit pattern of `value` rounded to the float type `dtype`; overflow gives infinity, and every NaN the same bits."""
     if math.isnan(value):
         value = math.nan
     if dtype.name == "bf16":

@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _sweep() -> None:
-    """Removes the entries of dead expressions from the table.
+    """Removes the entries of dead expressions from the table, and sets the size at which it is swept again.
 
     It is no finalizer, because Python drops exceptions raised in one, a Ctrl-C among them. An entry holds its operands, whose entries are
     older, so one walk from the youngest to the oldest finds all dead entries.

@@ -68,7 +68,10 @@ class IndexMap:
         return IndexMap(self.inputs, tuple(simplify(e, facts) for e in other.apply(self.results)))
 
     def layout(self, extents: Sequence[Expr], facts: Facts = EMPTY) -> Layout | Refusal:
-        """The layout of a tensor of these extents under the map; or a refusal if elements would collide or leave gaps."""
+        """The layout of a tensor of these extents, padded to what the map divides by.
+
+        Or a refusal if elements would collide or leave gaps.
+        """
         if len(extents) != len(self.inputs):
             return Refusal(f"it takes {len(self.inputs)} coordinates, not {len(extents)}")
         padded = tuple(_rounded(e, self._divisor(v), facts) for v, e in zip(self.inputs, extents, strict=True))
@@ -124,7 +127,10 @@ class Layout:
 
 
 def index_map(source: IndexMap | str | Callable[..., object], sizes: Sequence[Var] = ()) -> IndexMap:
-    """The map that a function `lambda i, j: (j, i)` computes, or that its text describes; it may use the `sizes`."""
+    """Returns the map that a function `lambda i, j: (j, i)` computes, or that its text describes; it may use the `sizes`.
+
+    An IndexMap is returned as it is. Raises ScheduleError if the source is neither, or a result is no whole number made of the arguments.
+    """
     if isinstance(source, IndexMap):
         return source
     if isinstance(source, str):
@@ -176,7 +182,7 @@ def _parsed(text: str, sizes: Sequence[Var]) -> IndexMap:
 
 
 def _expression(node: ast.expr, names: dict[str, Var]) -> Expr:
-    """Parses one expression of a map."""
+    """Parses one expression of a map; raises ValueError for other than names, whole numbers, and + - * // %."""
     match node:
         case ast.Name(id=name) if name in names:
             return names[name]

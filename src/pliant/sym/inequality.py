@@ -182,7 +182,7 @@ class _Search:
         return any(self.prove(q) for q in self.steps(p))
 
     def steps(self, p: Poly) -> Iterator[Poly]:
-        """The polynomials that remain after canceling one term of `p`, in all ways."""
+        """Yields the polynomials that remain after canceling one term of `p` by a known inequality, in all ways up to a degree."""
         for m in sorted((m for m in p if m), key=mono_order, reverse=True):
             for h, part in self._known(m):
                 rest = without(m, part)

@@ -87,7 +87,7 @@ class ExprParser:
         return self.source.resolve(node)
 
     def expr(self, node: ast.expr, expect: DType | None = None) -> Expr:
-        """Parses an expression; bare literals become `expect`, and the dtype must be `expect` (None: any)."""
+        """Parses an expression; bare literals become `expect`, and the dtype must be `expect` (None: any); raises if it is not."""
         value = self.value(node)
         if isinstance(value, Open):
             return value.build(expect or value.default)
@@ -98,7 +98,7 @@ class ExprParser:
         return value
 
     def index(self, node: ast.expr) -> Expr:
-        """Parses an index: an integer of another type is cast to i64."""
+        """Parses an index: an integer of another type is cast to i64; raises for floats and bools."""
         value = self.value(node)
         if isinstance(value, Open):
             return value.build(i64)
@@ -110,7 +110,7 @@ class ExprParser:
         return value if value.dtype is i64 else Cast(i64, value)
 
     def value(self, node: ast.expr) -> Value:
-        """Parses an expression; one of Python numbers alone stays `Open`."""
+        """Parses an expression; one of Python numbers alone stays `Open`. Raises for syntax that the language does not have."""
         match node:
             case ast.Constant():
                 return self.literal(node, node.value)
@@ -166,7 +166,7 @@ class ExprParser:
         return Const(number, dtype)
 
     def binary(self, node: ast.expr, op: type[ast.operator], left: ast.expr, right: ast.expr) -> Value:
-        """Parses `left op right`."""
+        """Parses `left op right`; two Python numbers are computed at once; raises for operators that the language does not have."""
         a, b = self.value(left), self.value(right)
         folded = self.fold(node, op, a, b)
         if folded is not None:
@@ -176,7 +176,10 @@ class ExprParser:
         return self.join(node, (left, a), (right, b), lambda x, y: self.arithmetic(node, BINARY[op], x, y))
 
     def fold(self, node: ast.expr, op: type[Any], a: Value, b: Value) -> Value | None:
-        """Combines two Python numbers as Python does it; returns None if one is something else."""
+        """Combines two Python numbers as Python does it; returns None if one is something else.
+
+        Raises an Error for a division by zero or a result that is no number.
+        """
         if not (isinstance(a, Open) and isinstance(b, Open)) or a.number is None or b.number is None:
             return None
         try:
@@ -186,7 +189,7 @@ class ExprParser:
         return self.number(node, result)
 
     def join(self, node: ast.expr, a: tuple[ast.expr, Value], b: tuple[ast.expr, Value], make: Callable[[Expr, Expr], Expr]) -> Value:
-        """Applies `make` to two operands that must have the same dtype; the result is `Open` if both are."""
+        """Applies `make` to two operands that must have the same dtype, else raises; the result is `Open` if both are."""
         x, y = a[1], b[1]
         if isinstance(x, Open):
             if isinstance(y, Open):
@@ -236,7 +239,7 @@ class ExprParser:
         raise self.error(node, f"`~` is an operation on integers, not on {number}")
 
     def comparison(self, node: ast.Compare) -> Value:
-        """Parses `a < b`, and `a < b < c` as `a < b and b < c`."""
+        """Parses `a < b`, and `a < b < c` as `a < b and b < c`. Raises an Error for other comparisons."""
         sides = [node.left, *node.comparators]
         values = [self.value(s) for s in sides]
         result: Expr | None = None
@@ -251,7 +254,7 @@ class ExprParser:
         return result
 
     def _compare(self, node: ast.Compare, cls: type[Compare], exchanged: bool, sides: list[ast.expr], values: list[Value]) -> Expr:
-        """Builds one comparison of two parsed operands; `exchanged` swaps them, as for `>`."""
+        """Builds one comparison of two parsed operands; `exchanged` swaps them, as for `>`. Raises an Error for an order of bools."""
         if exchanged:
             sides, values = sides[::-1], values[::-1]
         joined = self.join(node, (sides[0], values[0]), (sides[1], values[1]), cls)
@@ -278,7 +281,7 @@ class ExprParser:
         return dtype
 
     def any_dtype(self, node: ast.expr) -> DType:
-        """Parses the name of a data type, compute or storage."""
+        """Parses the name of a data type, compute or storage. Raises an Error for another expression."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self._spelled(node, node.value)
         value = self.resolve(node) if isinstance(node, ast.Name | ast.Attribute) else None
@@ -297,14 +300,17 @@ class ExprParser:
         raise self.error(node, f"a data type is expected here, not `{ast.unparse(node)}`", help=help_)
 
     def _spelled(self, node: ast.expr, spelling: object) -> DType:
-        """Converts the data type of another library, or a string: "float32", np.float32, torch.float32."""
+        """Converts the data type of another library, or a string: "float32", np.float32, torch.float32.
+
+        Raises an Error for a type that Pliant does not have.
+        """
         try:
             return to_dtype(spelling)
         except Error as problem:
             raise problem.at(self.span(node)) from None
 
     def call(self, node: ast.Call) -> Value:
-        """Parses a call of a scalar function or of a dtype."""
+        """Parses a call of a scalar function or of a dtype (a cast); raises for a wrong number of arguments, and for unknown functions."""
         function = self.resolve(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
         if isinstance(function, DType) or function is bool:
             self.arguments(node, 1)
@@ -328,11 +334,11 @@ class ExprParser:
         return self.other_call(node, function)
 
     def other_call(self, node: ast.Call, function: object) -> Value:
-        """Parses a call of something that is no scalar function; languages that have such calls override it."""
+        """Raises the error for a call of something that is no scalar function; languages that have such calls override it."""
         raise self.unknown_call(node, function)
 
     def is_fused(self, node: ast.expr | None) -> bool:
-        """Parses the keyword `fused` of a function; True by default."""
+        """Parses the keyword `fused` of a function; True by default. Raises an Error for anything but True and False."""
         if node is None:
             return True
         if not isinstance(node, ast.Constant) or not isinstance(node.value, bool):
@@ -349,7 +355,10 @@ class ExprParser:
         )
 
     def arguments(self, node: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> dict[str, ast.expr]:
-        """Returns the keyword arguments; raises an error for a wrong number of positional arguments or an unknown keyword."""
+        """Returns the keyword arguments.
+
+        Raises an error for a wrong number of positional arguments (`count`, -1 for any) or an unknown keyword.
+        """
         if len(node.args) == count and not node.keywords:
             return {}
         shown = ast.unparse(node.func)
@@ -373,14 +382,14 @@ class ExprParser:
         return Cast(to, value)
 
     def bitcast(self, node: ast.Call) -> Expr:
-        """Parses `bitcast(dtype, x)`."""
+        """Parses `bitcast(dtype, x)`; raises unless both dtypes have the same width."""
         to, value = self.dtype(node.args[0]), self.expr(node.args[1])
         if to.bits != value.dtype.bits:
             raise self.error(node, f"bitcast of {value.dtype} to {to}: {value.dtype.bits} bits are not {to.bits} bits")
         return Bitcast(to, value)
 
     def extremum(self, node: ast.Call, cls: type[Binary]) -> Value:
-        """Parses `min(a, b, ...)` or `max(a, b, ...)`."""
+        """Parses `min(a, b, ...)` or `max(a, b, ...)`. Raises an Error for fewer than two operands."""
         self.arguments(node, -1)
         if len(node.args) < 2:
             raise self.error(node, f"`{cls.symbol}` takes two or more arguments", help="loops reduce tensors: x[i] = max(x[i], ...)")
@@ -394,7 +403,10 @@ class ExprParser:
         return result
 
     def function(self, node: ast.Call, name: str, make: Callable[[list[Expr]], Expr]) -> Value:
-        """Parses a function call whose operands must all have one dtype."""
+        """Parses a function call whose operands must all have one float dtype (for `abs` also an integer); raises if they do not.
+
+        `make` builds the expression from the operands.
+        """
         values = [self.value(a) for a in node.args]
         typed = [(n, v) for n, v in zip(node.args, values, strict=True) if isinstance(v, Expr)]
         for other in typed[1:]:

@@ -91,7 +91,10 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 def reduce_coefficients(p: Poly, dtype: DType) -> Poly:
-    """Coefficients modulo 2^bits, as the representatives nearest to zero (so that a - b has the coefficient -1 in u8 too)."""
+    """Returns `p` with coefficients modulo 2^bits, those nearest to zero, so that a - b has the coefficient -1 in u8 too.
+
+    A constant is wrapped into the range of the dtype instead.
+    """
     half, whole = 1 << (dtype.bits - 1), 1 << dtype.bits
     if all(-half <= c < half for c in p.values()):
         return p

@@ -14,7 +14,7 @@ from .simplify import simplify
 
 
 def prove(e: Expr, facts: Facts = EMPTY) -> bool:
-    """True if the condition holds for all values that the facts allow."""
+    """True if the condition is proved for all values that the facts allow; False if no proof was found."""
     kind = type(e)
     if kind is E.And:
         return prove(e.args[0], facts) and prove(e.args[1], facts.with_condition(e.args[0]))
@@ -24,5 +24,5 @@ def prove(e: Expr, facts: Facts = EMPTY) -> bool:
 
 
 def prove_equal(a: Expr, b: Expr, facts: Facts = EMPTY) -> bool:
-    """True if `a == b` for all values that the facts allow."""
+    """True if `a == b` is proved for all values that the facts allow; False if no proof was found."""
     return a is b or simplify(a, facts) is simplify(b, facts) or prove(E.Eq(a, b), facts)

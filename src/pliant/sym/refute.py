@@ -19,7 +19,10 @@ _DEEP = 60  # deeper expressions are not evaluated, to stay clear of Python's re
 
 
 def refuted(p: Poly, facts: Facts) -> bool:
-    """True if `p` is negative for some values that the facts allow; False says nothing."""
+    """True if a sample point shows that `p` is negative for some values that the facts allow; False says nothing.
+
+    Facts other than ranges and divisors of variables are not sampled: then it is always False.
+    """
     if facts.inequalities or facts.equal or facts.known or facts.products:
         return False
     if not all(isinstance(e, Var) for known in (facts.ranges, facts.multiples) for e in known):
@@ -72,7 +75,10 @@ def _computed(e: Expr, k: int, facts: Facts) -> int | None:
 
 
 def _variable(v: Var, k: int, facts: Facts) -> int | None:
-    """A value that the variable may have at point `k`; variables of different age get different values."""
+    """A value that the variable may have at point `k`; variables of different age get different values.
+
+    None if it is no integer, or if its range is empty.
+    """
     if not v.dtype.is_int:
         return None
     lo, hi = facts.range_of(v)

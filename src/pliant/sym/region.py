@@ -102,7 +102,11 @@ def _free(p: Poly, over: frozenset[Var]) -> Poly | None:
 
 
 def _by_terms(p: Poly, e: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Poly | None:
-    """Replaces linear variables by an end of their range, innermost first (whose ends use other variables); then the other atoms."""
+    """Replaces linear variables by an end of their range, innermost first (whose ends use other variables); then the other atoms.
+
+    None if a variable is not linear, the sign of its coefficient is not known, or it has no end. The result is an upper bound if `up`, else
+    a lower one.
+    """
     pending = [a for a in atoms(p) if not free_vars(a).isdisjoint(over)]
     pending.sort(key=lambda a: _depth(a, facts, over), reverse=True)
     for _ in range(16):  # ends bring in variables of outer loops; deeper nests than this get no bound
@@ -138,7 +142,10 @@ def _depth(a: Expr, facts: Facts, over: frozenset[Var]) -> int:
 
 
 def _end(atom: Expr, facts: Facts, over: frozenset[Var], up: bool) -> Poly | None:
-    """A bound of an atom; for a variable the end of its range as declared, which may contain other variables of `over`."""
+    """Returns an upper (`up`) or lower bound of an atom; for a variable the end of its range as declared.
+
+    That may contain other variables of `over`. None if the declared end may overflow.
+    """
     declared = facts.ends.get(atom, (None, None))[up]
     if isinstance(atom, Var) and declared is not None and type(simplify(declared, facts)) not in (Min, Max):
         bound = poly_of(simplify(declared, facts))

@@ -89,7 +89,7 @@ def _shr(d: DType, a: Value, b: Value) -> Value:
 
 
 def _float_minmax(d: DType, a: Value, b: Value, least: bool) -> Value:
-    """The minimum or maximum of floats, with -0.0 < +0.0."""
+    """Returns the minimum (`least`) or maximum of floats, with -0.0 < +0.0."""
     chosen = np.minimum(a, b) if least else np.maximum(a, b)
     negative = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
     zero = np.where(negative, -0.0, 0.0).astype(d.numpy())
@@ -294,7 +294,7 @@ def apply(node: Expr, operands: Sequence[Value]) -> Value:
 
 
 def _apply(node: Expr, operands: Sequence[Value]) -> Value:
-    """`apply`, without silencing numpy's warnings."""
+    """As `apply`, but does not silence numpy's warnings."""
     kind = type(node)
     if kind is E.Select:
         return np.where(*operands)
@@ -315,7 +315,10 @@ def _apply(node: Expr, operands: Sequence[Value]) -> Value:
 
 
 def _call(node: Expr, operands: Sequence[Value]) -> Value:
-    """The value of a function: primitive ones by numpy, the others by their definition."""
+    """Returns the value of a function: primitive ones by numpy, the others by their definition; half floats are computed in f32.
+
+    Rounding functions leave integers unchanged. Raises an InternalError for the sqrt of an integer.
+    """
     primitive = _CALLS.get(node.payload)
     if primitive is None:
         from .functions import definition
@@ -351,7 +354,10 @@ def _evaluate(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Exp
 
 
 def _compute(e: Expr, env: Mapping[Var, Any], load: Load | None, memo: dict[Expr, Value]) -> Value:
-    """Computes the value of a node in numpy; arms of selects are computed only where they are taken."""
+    """Computes the value of a node in numpy; arms of selects are computed only where they are taken, and `load` loads elements.
+
+    Raises an InternalError for a variable without a value.
+    """
     if isinstance(e, Const):
         return const_value(e)
     if isinstance(e, Var):

@@ -75,7 +75,10 @@ def _visit(e: Expr, facts: Facts) -> Expr:
 
 
 def _implied(args: tuple[Expr, ...], kind: type[Expr], facts: Facts) -> Expr | None:
-    """`a and b` is b if b implies a; `a or b` is b if a implies b. Not if b loads from memory, because a may guard the load."""
+    """`a and b` is b if b implies a; `a or b` is b if a implies b. Not if b loads from memory, because a may guard the load.
+
+    Returns None if that is not proven.
+    """
     a, b = args
     if isinstance(a, Const) or isinstance(b, Const) or free_vars(a).isdisjoint(free_vars(b)) or not _pure(b):
         return None

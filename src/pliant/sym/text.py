@@ -29,7 +29,10 @@ def number_text(c: Const) -> str:
 
 
 def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | None = None, outer: int = 0) -> str:
-    """`e` in Python syntax; `expect` is the dtype that a bare literal has here, `names` prints variables and loads."""
+    """Returns `e` in Python syntax; `expect` is the dtype that a bare literal has here, `names` prints variables and loads.
+
+    It is in parentheses if its precedence is below `outer`.
+    """
     if names is not None:
         return _text(e, expect, names, outer)
     if e.memo is None:
@@ -76,7 +79,7 @@ def _says(e: Expr, below: list[bool]) -> bool:
 
 
 def _text_op(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None) -> str:
-    """Returns the Python text of an operation."""
+    """Returns the Python text of an operation, with its operands in parentheses where precedence needs them."""
     if isinstance(e, Cast | Bitcast):
         return f"{type(e).__name__.lower()}({e.dtype}, {text(e.args[0], None, names)})"
     if isinstance(e, Select):

@@ -83,7 +83,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for a name of a 64-bit ARM CPU in CPUS, or None if it is none."""
+    """Returns the target for a name of a 64-bit ARM CPU in CPUS, or None if it is none; raises UnsupportedError for an unknown feature."""
     match spelled.among(CPUS, FEATURES, IMPLIES):
         case cpu, features:
             return make(spelled.name, cpu.llvm or spelled.cpu, features, cpu.caches, os=spelled.system)
@@ -91,7 +91,7 @@ def named(spelled: Spelled) -> Target | None:
 
 
 def make(name: str, cpu: str, features: Iterable[str], caches: Caches, *, os: str) -> Target:
-    """The target for LLVM's `cpu` with `features`; macOS, Windows and Android reserve register x18."""
+    """Returns the target for LLVM's `cpu` with `features`; macOS, Windows and Android reserve register x18."""
     have = {*features, *(("reserve-x18",) if os in ("macos", "windows", "android") else ())}
     has_f16 = "fullfp16" in have
     return cpu_target(name, TRIPLE, cpu, have, caches, os, vector_bits=128, n_vector_registers=32, has_f16=has_f16, has_f16c=True)

@@ -38,7 +38,10 @@ NAMES = ("c", *(f"c:{cpu}" for cpu in CPUS))
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for a name of the form `c` or `c:CPU`, or None if it is none."""
+    """Returns the target for a name of the form `c` or `c:CPU`, or None if it is none.
+
+    Raises UnsupportedError for an unknown CPU, and for features or an operating system in the name.
+    """
     kind, colon, cpu = spelled.base.partition(":")
     if kind != "c":
         return None

@@ -40,7 +40,7 @@ class Instruction:
     headers: tuple[str, ...] = ()  # the headers of the C expression, such as immintrin.h
 
     def is_on(self, target: Target) -> bool:
-        """True if a machine has it. For C code only the compiler knows, so every instruction with a C form counts."""
+        """True if a machine has the instruction. For C code only the compiler knows, so every instruction with a C form counts."""
         if target.kind == "c":
             return bool(self.c)
         return target.arch == self.arch and set(self.needs) <= set(target.features)
@@ -65,7 +65,10 @@ def _dot(
 
 
 def _pairs(machine: str, arch: str, needs: tuple[str, ...], lanes: int, lefts: str, rights: str, suffix: str = "") -> list[Instruction]:
-    """Sums of pairs of 8-bit products, which the machine multiplies as 16 bits; and the same with 16-bit left factors."""
+    """Returns instructions that sum pairs of 8-bit products, which the machine multiplies as 16 bits.
+
+    And the same with 16-bit left factors.
+    """
     rows = [_dot(f"{machine}.dot_s16{b}{suffix}", arch, needs, lanes, "i16", _T[b], 2) for b in rights.split()]
     for a in lefts.split():
         rows += [
@@ -143,7 +146,7 @@ def instructions_of(target: Target) -> list[Instruction]:
 
 
 def declared_for(target: Target) -> list[Instruction]:
-    """The user-declared instructions that a machine has, the latest declaration first."""
+    """Returns the user-declared instructions that a machine has, the latest declaration first."""
     return [i for i in reversed(DECLARED.values()) if i.is_on(target)]
 
 

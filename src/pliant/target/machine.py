@@ -94,7 +94,10 @@ def cpu_target(
     has_f16c: bool = False,
     call_conv: str = "",
 ) -> Target:
-    """The target for a 64-bit CPU whose code LLVM generates, tuned for `cpu` unless `tune` names another; see the fields of `Target`."""
+    """Returns the target for a 64-bit CPU whose code LLVM generates, tuned for `cpu` unless `tune` names another.
+
+    See the fields of `Target`.
+    """
     return Target(
         name=name,
         kind="llvm",

@@ -23,7 +23,10 @@ NAMES = ("native",)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target of this machine if the name is `native`, else None."""
+    """Returns the target of this machine if the name is `native`, else None.
+
+    Raises UnsupportedError for `native` with features or a system.
+    """
     if spelled.base != "native":
         return None
     if spelled.features:
@@ -39,7 +42,11 @@ def native() -> Target:
 
 @functools.cache
 def detect(cpu: str = "") -> Target:
-    """This machine with the features that it shares with the named CPU; with all of them if the name is empty."""
+    """Returns this machine as a target, with the features that it shares with the named CPU; with all of them if the name is empty.
+
+    An x86 machine that reports less than x86-64-v2 is taken for one of that level. Raises UnsupportedError for processors other than x86-64
+    and 64-bit ARM.
+    """
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
         flags = _x86_flags()
@@ -65,7 +72,7 @@ def detect(cpu: str = "") -> Target:
 
 
 def _features_of(cpu: str, known: Mapping[str, Cpu]) -> tuple[str, ...]:
-    """Returns the features of the CPU that the variable PLIANT_CPU names; raises if it is unknown."""
+    """Returns the features of the CPU that the variable PLIANT_CPU names; raises UnsupportedError if it is unknown."""
     if cpu in known:
         return known[cpu].features
     raise UnsupportedError(f"PLIANT_CPU is `{cpu}`, which is no CPU of this architecture", help="it is one of " + ", ".join(known))
@@ -98,7 +105,7 @@ _APPLE_X86_FLAGS = {
 
 
 def _x86_flags() -> set[str]:
-    """Returns this CPU's feature flags, spelled as in Linux' /proc/cpuinfo."""
+    """Returns this CPU's feature flags, spelled as in Linux' /proc/cpuinfo; empty if the system does not tell them."""
     if sys.platform == "linux":
         return _proc_cpuinfo("flags")
     if sys.platform == "darwin":
@@ -116,7 +123,7 @@ def _x86_flags() -> set[str]:
 
 
 def _aarch64_features() -> set[str]:
-    """Returns this CPU's features, spelled as LLVM spells them."""
+    """Returns this CPU's features, spelled as LLVM spells them; empty if the system does not tell them."""
     if sys.platform == "linux":
         flags = _proc_cpuinfo("Features")
         return {aarch64.LINUX_FLAGS.get(f, f) for f in flags} & aarch64.FEATURES
@@ -132,7 +139,10 @@ def _aarch64_features() -> set[str]:
 
 
 def _proc_cpuinfo(key: str) -> set[str]:
-    """The words of the first line `key : words` of /proc/cpuinfo; reads no further, because the file is long on large machines."""
+    """Returns the words of the first line `key : words` of /proc/cpuinfo; empty if there is none.
+
+    Reads no further, because the file is long on large machines.
+    """
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:

@@ -32,7 +32,10 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for a name of a RISC-V CPU in CPUS, or None if it is none."""
+    """Returns the target for a name of a RISC-V CPU in CPUS, or None if it is none.
+
+    Raises UnsupportedError for systems other than `linux` (the default) and `none`, and for an unknown feature.
+    """
     if spelled.cpu not in CPUS:
         return None
     if spelled.os not in ("", "linux", "none"):

@@ -64,12 +64,15 @@ class Spelled(NamedTuple):
     def among(
         self, cpus: Mapping[str, Cpu], known: Collection[str], implies: Mapping[str, tuple[str, ...]]
     ) -> tuple[Cpu, frozenset[str]] | None:
-        """The CPU of this name and its features, those of the name included; None if `cpus` does not have it."""
+        """Returns the CPU of this name and its features, those of the name and all that they imply included.
+
+        None if `cpus` does not have it.
+        """
         cpu = cpus.get(self.cpu)
         return None if cpu is None else (cpu, self.closed(known, implies).union(cpu.features))
 
     def closed(self, known: Collection[str], implies: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-        """The features and all that they imply; raises an error for an unknown one."""
+        """Returns the features of the name and all that they imply; raises UnsupportedError for one that is not in `known`."""
         features: set[str] = set()
         pending = list(self.features)
         while pending:

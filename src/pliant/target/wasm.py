@@ -20,7 +20,10 @@ ROWS = (Row("wasm", NAMES, "WebAssembly with a 32-bit memory", "one module that 
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for a name of the form `wasm+features`, or None if it is none."""
+    """Returns the target for a name of the form `wasm+features`, or None if it is none.
+
+    Raises UnsupportedError for a system in the name.
+    """
     if spelled.base != "wasm":
         return None
     spelled.alone(features=True)

@@ -121,7 +121,7 @@ NAMES = tuple(CPUS)
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for a name of an x86-64 CPU in CPUS, or None if it is none."""
+    """Returns the target for a name of an x86-64 CPU in CPUS, or None if it is none; raises UnsupportedError for an unknown feature."""
     match spelled.among(CPUS, FEATURES, IMPLIES):
         case cpu, features:
             return make(spelled.name, spelled.cpu, spelled.cpu, features, cpu.caches, os=spelled.system)
@@ -134,7 +134,7 @@ def level(number: int) -> frozenset[str]:
 
 
 def tune_for(flags: Iterable[str]) -> str:
-    """The CPU whose instruction costs fit these flags (as Linux spells them) best."""
+    """Returns the CPU whose instruction costs fit these flags (as Linux spells them) best; "x86-64" if none does."""
     have = set(flags)
     return next((cpu for needs, cpu in _TUNE if have.issuperset(needs)), "x86-64")
 

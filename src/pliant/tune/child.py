@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Handles one request."""
+    """Reads a request from stdin, runs it, and writes the times, or the error, as JSON to the original stdout; returns 0."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _no_core_file()

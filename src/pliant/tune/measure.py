@@ -58,9 +58,10 @@ def measure(
     threads: int = 1,
     timeout: float | None = None,
 ) -> Measurement:
-    """Runs a compiled program on numpy arrays and numbers in a child process, for about `seconds` after a first call.
+    """Runs a compiled program on numpy arrays and numbers in a child process, for about `seconds` after a first call; returns the times.
 
-    `constants` are the program's, in the order of its interface.
+    `constants` are the program's, in the order of its interface. The child is killed after `timeout` seconds; the status says if it failed,
+    crashed or took too long.
     """
     request = encode(program if isinstance(program, tuple) else program.package, arguments, constants, seconds, threads)
     limit = seconds + START if timeout is None else timeout
@@ -121,7 +122,7 @@ def _environment() -> dict[str, str]:
 
 
 def _read(answer: bytes, code: int) -> Measurement:
-    """Parses the answer of a child; anything malformed or missing is a crash."""
+    """Parses the answer of a child: its times, or the error it reports; anything malformed or missing is a crash."""
     try:
         record = json.loads(answer.decode())
         if "error" in record:

@@ -49,7 +49,10 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def best(run: Callable[[], None], seconds: float) -> float:
-    """Returns the time of the fastest run within `seconds`; the first run is a warm-up, and counts only if it alone takes longer."""
+    """Returns the time in seconds of the fastest run within `seconds`; makes at least three runs.
+
+    The first is a warm-up, and counts only if it alone takes longer than `seconds`: then it is the only one.
+    """
     fastest, runs, end = float("inf"), 0, float("inf")
     while runs < 3 or time.perf_counter() < end:
         begin = time.perf_counter()

@@ -55,7 +55,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record of one row of a GGUF file's tensor table: shape (outermost dim first), and offset and size of the data in bytes."""
+    """A record of a tensor of a GGUF file: name, format, shape (outermost dim first), and size and absolute offset of its data in bytes."""
 
     name: str
     format: Format
@@ -87,7 +87,7 @@ class Cursor:
         raise ModelFileError(f"gguf: {what}", facts=[f"file `{self.name}`, byte {self.at if at is None else at} of {self.end}"])
 
     def take(self, size: int, what: str) -> int:
-        """Advances over the next `size` bytes and returns their offset."""
+        """Advances over the next `size` bytes and returns their offset; raises ModelFileError at the end of the file."""
         if size > self.end - self.at:
             self.refuse(f"the file ends within {what}: {size} bytes are needed, {self.end - self.at} are there")
         at = self.at
@@ -107,7 +107,7 @@ class Cursor:
         return number
 
     def text(self, what: str, limit: int) -> str:
-        """Reads a string; raises if it is not UTF-8."""
+        """Reads a string of at most `limit` bytes; raises ModelFileError if it is longer or not UTF-8."""
         size = self.u64(f"the length of {what}", limit)
         at = self.take(size, what)
         try:
@@ -117,7 +117,10 @@ class Cursor:
 
 
 def parse(data: Buffer, name: str) -> Parsed:
-    """Parses the header of a GGUF file: metadata and tensor table, without reading the tensor data."""
+    """Parses the header of a GGUF file: metadata and tensor table, without reading the tensor data.
+
+    Raises ModelFileError if it is malformed.
+    """
     cursor = Cursor(data, name)
     version = _version(cursor)
     tensors = cursor.u64("the number of tensors", MAX_TENSORS)
@@ -153,7 +156,7 @@ def _version(cursor: Cursor) -> int:
 
 
 def _value(cursor: Cursor, what: str) -> Value:
-    """Reads the type and value of a metadata pair."""
+    """Reads the type and value of a metadata pair; raises ModelFileError for an unknown type."""
     kind = cursor.u32(f"the type of {what}")
     if kind == _STRING:
         return _string(cursor, what)
@@ -177,7 +180,7 @@ def _string(cursor: Cursor, what: str) -> str:
 
 
 def _array(cursor: Cursor, what: str) -> list[str] | NDArray[Any]:
-    """Reads an array value: a list of strings, or a numpy view of the file."""
+    """Reads an array value: a list of strings, or a numpy view of the file. Raises ModelFileError for arrays of arrays."""
     kind = cursor.u32(f"the type of the elements of {what}")
     if kind == _ARRAY:
         cursor.refuse(f"{what} is an array of arrays, which is not supported", cursor.at - 4)
@@ -195,7 +198,7 @@ def _array(cursor: Cursor, what: str) -> list[str] | NDArray[Any]:
 
 
 def _strings(cursor: Cursor, count: int, what: str) -> list[str]:
-    """Reads the elements of a string array."""
+    """Reads the elements of a string array; bytes that are not UTF-8 become surrogates. Raises ModelFileError at the end of the file."""
     if count * 8 > cursor.end - cursor.at:
         cursor.refuse(f"{what} is said to have {count} strings, more than there are bytes for")
     strings: list[str] = []
@@ -224,7 +227,10 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
 
 
 def _row(cursor: Cursor) -> tuple[str, Format, tuple[int, ...], int, int]:
-    """Reads a row of the tensor table: name, format, shape, size and offset of the data. The offset is checked later."""
+    """Reads a row of the tensor table: name, format, shape, size and offset of the data.
+
+    Raises ModelFileError for an unknown format and sizes out of range. The offset is checked later.
+    """
     at = cursor.at
     name = cursor.text("a tensor's name", MAX_NAME)
     what = f"tensor `{shown(name)}`"

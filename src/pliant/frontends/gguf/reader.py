@@ -48,7 +48,7 @@ class GgufTensor:
         return int(self.data.nbytes)
 
     def array(self) -> NDArray[Any]:
-        """The elements of an unquantized tensor as a view (bf16 as u16); raises for a quantized one."""
+        """Returns the elements of an unquantized tensor as a view (bf16 as u16); raises TypeError for a quantized one."""
         element = self.format.element
         if element is None:
             raise TypeError(f"tensor `{self.name}` is quantized ({self.format.name}); `dequantized()` has its values")
@@ -56,7 +56,7 @@ class GgufTensor:
         return self.data.view(kind.newbyteorder("<")).reshape(self.shape)
 
     def dequantized(self) -> NDArray[np.float32]:
-        """Returns the tensor's values, dequantized, as a new f32 array; raises for formats that cannot be decoded."""
+        """Returns the tensor's values, dequantized, as a new f32 array; raises UnsupportedError for formats that cannot be decoded."""
         if not self.format.known:
             raise unread(self.format, self.name)
         return dequantize(self.format, self.data).reshape(self.shape)
@@ -88,12 +88,12 @@ class GgufFile:
         return self.text("general.architecture")
 
     def text(self, key: str, *default: str) -> str:
-        """The string under `key`, or the default; raises if there is neither, or the value has another type."""
+        """Returns the string under `key`, or the default; raises ModelFileError if there is neither, or the value has another type."""
         value = self._find(key, *default)
         return value if isinstance(value, str) else self._refuse(key, value, "a string")
 
     def integer(self, key: str, *default: int, low: int = 0, high: int = (1 << 31) - 1) -> int:
-        """The integer under `key`, or the default; raises like `text`, and if it is not in low..high."""
+        """Returns the integer under `key`, or the default; raises like `text`, and if it is not in low..high."""
         value = self._find(key, *default)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(key, value, "an integer")
@@ -102,7 +102,7 @@ class GgufFile:
         return value
 
     def number(self, key: str, *default: float) -> float:
-        """The number under `key`, or the default; raises like `text`, and if it is not finite."""
+        """Returns the number under `key`, or the default; raises like `text`, and if it is not finite."""
         value = self._find(key, *default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
             self._refuse(key, value, "a finite number")
@@ -124,7 +124,7 @@ class GgufFile:
         return value if isinstance(value, np.ndarray) else self._refuse(key, value, "an array of numbers")
 
     def tensor(self, name: str, shape: Sequence[int] | None = None) -> GgufTensor:
-        """The tensor of that name; raises if it is missing or does not have the expected shape."""
+        """Returns the tensor of that name, and records that it was read; raises ModelFileError if it is missing or has another shape."""
         stored = self.tensors.get(name)
         if stored is None:
             raise ModelFileError(f"gguf: there is no tensor `{name}`", facts=[f"file `{self.name}`"])
@@ -136,7 +136,7 @@ class GgufFile:
         return stored
 
     def replaced(self, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> GgufFile:
-        """A copy with other contents; it shares the record of tensors that were read with this file."""
+        """Returns a copy with other contents; it shares the record of tensors that were read with this file."""
         other = GgufFile(self.name, self.version, metadata, tensors)
         other.read = self.read
         return other
@@ -180,7 +180,7 @@ def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
 
 
 def from_bytes(data: Buffer, name: str) -> GgufFile:
-    """Parses a model from the bytes of a single file."""
+    """Parses a model from the bytes of a single file; raises ModelFileError if it is malformed, or only one part of a split model."""
     parsed = parse(data, name)
     if _count(parsed, "split.count", 1) > 1:
         raise ModelFileError(
@@ -191,7 +191,10 @@ def from_bytes(data: Buffer, name: str) -> GgufFile:
 
 
 def _join(files: list[tuple[Path, Buffer]]) -> GgufFile:
-    """Joins the parts of a split model: the metadata of the first, the tensors of all."""
+    """Joins the parts of a split model: the metadata of the first, the tensors of all.
+
+    Raises ModelFileError if parts do not fit together.
+    """
     tensors: dict[str, GgufTensor] = {}
     parsed = [parse(data, str(path)) for path, data in files]
     for i, ((path, data), part) in enumerate(zip(files, parsed, strict=True)):
@@ -227,7 +230,10 @@ def stamp_of(path: Path, status: os.stat_result) -> Stamp:
 
 
 def _map(path: Path) -> tuple[Buffer, Stamp]:
-    """Maps a regular file into memory; returns its bytes and its identity (path, size, time)."""
+    """Maps a regular file into memory; returns its bytes and its identity (path, size, time).
+
+    Raises ModelFileError if it cannot be read.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
             raise ModelFileError(f"gguf: `{shown(str(path))}` is not a regular file")

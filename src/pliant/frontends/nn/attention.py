@@ -28,7 +28,7 @@ def join_heads(x: Any) -> Any:
 
 
 def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """softmax(q @ k.T * scale + mask) @ v; `scale` defaults to 1 / sqrt(head_dim). Queries that see no key give zeros."""
+    """Returns softmax(q @ k.T * scale + mask) @ v; `scale` defaults to 1 / sqrt(head_dim). Queries that see no key give zeros."""
     return ops.scaled_dot_product_attention(q, k, v, mask, scale=scale)
 
 

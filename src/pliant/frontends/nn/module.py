@@ -74,7 +74,10 @@ class Buffer(Parameter):
 
 
 class Module:
-    """The base class of layers and models; see the documentation of this file."""
+    """The base class of layers and models: parameters and modules that are assigned to attributes are registered under their names.
+
+    A subclass defines `forward`. `pliant.compile(module)` traces it into a program; `inputs` may give the annotations of its parameters.
+    """
 
     inputs: Mapping[str, Any] = {}  # annotations of `forward`'s parameters by name; they take precedence over written ones
     _scope: Mapping[str, Any] = {}  # the local names of the function that defines the class, if one does
@@ -117,13 +120,13 @@ class Module:
         return registered
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """Computes the module's results from its inputs; subclasses must define it, here it raises."""
+        """Computes the module's results from its inputs; subclasses must define it, here it raises an Error."""
         raise Error(
             f"`{type(self).__name__}` has no forward", where=caller_span(), help="define `def forward(self, x: Tensor[f32, n]): ...`"
         )
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Runs `forward` inside another module's `forward`; raises outside of tracing."""
+        """Runs `forward` inside another module's `forward`; raises an Error outside of tracing."""
         tracer = active_tracer()
         if tracer is None:
             raise Error(
@@ -141,7 +144,7 @@ class Module:
         return (c for c in self._children().values() if isinstance(c, Module))
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all its submodules with their paths; a shared one only once, under its first path."""
+        """Yields this module and all its submodules with their paths; a shared one only once, under its first path."""
         return self._named_modules(prefix, set())
 
     def _named_modules(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:
@@ -154,7 +157,7 @@ class Module:
                 yield from child._named_modules(_join(prefix, name), seen)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their paths (`encoder.layer.3.attention.query.weight`), without buffers; a shared one only once."""
+        """Yields the parameters with their paths (`encoder.layer.3.attention.query.weight`), without buffers; a shared one only once."""
         seen: set[int] = set()
         for path, parameter in self._every_parameter(prefix):
             if id(parameter) not in seen and not isinstance(parameter, Buffer):
@@ -162,7 +165,7 @@ class Module:
                 yield path, parameter
 
     def _every_parameter(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """All parameters and buffers with their paths; a shared one under each of its paths."""
+        """Yields all parameters and buffers with their paths; a shared one under each of its paths."""
         for name, child in self._children().items():
             path = _join(prefix, name)
             if isinstance(child, Parameter):
@@ -177,11 +180,14 @@ class Module:
     # Data.
 
     def state_dict(self) -> dict[str, Array]:
-        """The arrays of all parameters and buffers that have data, under torch's names; a shared one under each of its names."""
+        """Returns the arrays of all parameters and buffers that have data, under torch's names; a shared one under each of its names."""
         return {path: p.array for path, p in self._every_parameter() if p.array is not None}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Self:
-        """Sets the data of parameters by name and returns the module; with `strict`, missing or unknown names raise an error."""
+        """Sets the data of parameters by name and returns the module; with `strict`, missing or unknown names raise an Error.
+
+        Raises a ShapeError if a shape differs.
+        """
         mine = dict(self._every_parameter())
         missing = [name for name in mine if name not in state]
         extra = [name for name in state if name not in mine]
@@ -193,7 +199,7 @@ class Module:
         return self
 
     def to(self, dtype: Any) -> Self:
-        """Converts the float parameters to another float dtype and returns the module."""
+        """Converts the float parameters and buffers to another dtype, in place, and returns the module."""
         wanted = to_dtype(dtype)
         for parameter in {id(p): p for _, p in self._every_parameter()}.values():
             if parameter.dtype.is_float and parameter.dtype is not wanted:
@@ -203,7 +209,7 @@ class Module:
         return self
 
     def to_program(self) -> Program:
-        """Traces `forward` once with symbolic values; returns the graph program."""
+        """Traces `forward` once with symbolic values; returns the graph program. Raises an Error if a parameter has no data."""
         from ...program import Program
         from .trace import trace
 

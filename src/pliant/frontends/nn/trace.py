@@ -32,7 +32,10 @@ from .tracer import Tracer, tracing
 
 
 def trace(module: Module) -> Function:
-    """Traces the `forward` of a module into a graph function."""
+    """Traces the `forward` of a module into a graph function, and verifies it.
+
+    Raises an Error if an annotation is missing or does not hold.
+    """
     where = _definition(module)
     written = _annotations(module, where)
     parameters = _inputs(module, written, where)
@@ -71,7 +74,7 @@ def _definition(module: Module) -> Span | None:
 
 
 def _annotations(module: Module, where: Span | None) -> Mapping[str, Any]:
-    """The annotations of `forward`; string annotations are evaluated."""
+    """Returns the annotations of `forward`; string annotations are evaluated. Raises an Error if that fails."""
     kind = type(module)
     try:
         return inspect.get_annotations(kind.forward, locals=dict(kind._scope), eval_str=True)
@@ -80,7 +83,10 @@ def _annotations(module: Module, where: Span | None) -> Mapping[str, Any]:
 
 
 def _inputs(module: Module, written: Mapping[str, Any], where: Span | None) -> dict[str, Annotation]:
-    """The annotations of the values that `forward` is called with, by parameter name."""
+    """Returns the annotations of the values that `forward` is called with, by parameter name.
+
+    Raises an Error for a parameter without an annotation or a default, and for an unknown name in `inputs`.
+    """
     annotations: dict[str, Annotation] = {}
     parameters = inspect.signature(module.forward).parameters
     for name, p in parameters.items():
@@ -114,7 +120,7 @@ def _annotation(said: Any, name: str, where: Span | None) -> Annotation:
 
 
 def _results(found: Any, where: Span | None) -> tuple[list[Value], list[str]]:
-    """The values that `forward` returned, and their names if it returned a dictionary."""
+    """Returns the values that `forward` returned, and their names if it returned a dictionary; raises an Error if one is no value."""
     names = list(found) if isinstance(found, Mapping) else []
     values = list(found.values()) if isinstance(found, Mapping) else list(found) if isinstance(found, tuple | list) else [found]
     wrong = [v for v in values if not isinstance(v, Value)]
@@ -128,7 +134,10 @@ def _results(found: Any, where: Span | None) -> tuple[list[Value], list[str]]:
 
 
 def _promised(tracer: Tracer, results: Sequence[Value], promise: Annotation, where: Span | None) -> list[Value]:
-    """Checks the results against the return annotation; adds a match_cast where only run time can decide."""
+    """Returns the results, checked against the return annotation, with a match_cast where only run time can decide.
+
+    Raises a ShapeError if one does not fit.
+    """
     expected = promise.items if isinstance(promise, Tuple) else (promise,)
     if len(expected) != len(results):
         raise Error(f"`forward` returns {len(results)} values, its annotation has {len(expected)}", where=where)

@@ -55,7 +55,11 @@ def check_node(site: NodeContext) -> None:
 
 
 def check_form(site: Checked) -> None:
-    """Raises if a node has a wrong number of inputs or outputs, or wrong attributes; data types are not checked."""
+    """Raises if a node has a wrong number of inputs or outputs, or wrong attributes; data types are not checked.
+
+    Also raises if the opset of the model does not have the operator, or no longer. Operators of other domains without a schema are not
+    checked.
+    """
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None:
         if not site.domain and site.op not in OUTSIDE:

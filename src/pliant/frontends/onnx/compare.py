@@ -56,7 +56,10 @@ def compare_outputs(model: Model, feeds: Mapping[str, Any], expected: Mapping[st
 
 
 def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) -> tuple[str, dict[str, Any]]:
-    """Runs the model by onnxruntime, or by onnx.reference; returns the name of the runtime and the values by name."""
+    """Runs the model by onnxruntime, or by onnx.reference; returns the name of the runtime and the values by name.
+
+    Without `against`, onnxruntime is preferred if it is installed. Raises an Error if it is asked for and missing.
+    """
     if against != "reference":
         try:
             import onnxruntime

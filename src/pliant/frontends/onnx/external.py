@@ -25,7 +25,10 @@ class Folder:
         self._maps: dict[str, memoryview] = {}
 
     def read(self, proto: Any, what: str, expected: int) -> memoryview:
-        """The bytes of a tensor with external data; raises if their number is not `expected` or the file is not allowed."""
+        """Returns the bytes of a tensor with external data, a view of the mapped file.
+
+        Raises ModelFileError if their number is not `expected` or the file is not allowed.
+        """
         facts = _facts(proto, what)
         data = self._mapped(facts["location"], what)
         offset = _number(facts.get("offset", "0"), "offset", what)
@@ -51,7 +54,10 @@ class Folder:
 
 
 def _facts(proto: Any, what: str) -> dict[str, str]:
-    """The key-value pairs of a tensor's external data; raises for unknown or repeated keys."""
+    """Returns the key-value pairs of a tensor's external data.
+
+    Raises ModelFileError for unknown or repeated keys, or without a location.
+    """
     facts: dict[str, str] = {}
     for entry in proto.external_data:
         if entry.key not in _KEYS or entry.key in facts:
@@ -70,7 +76,10 @@ def _number(text: str, key: str, what: str) -> int:
 
 
 def _opened(folder: str, location: str, what: str) -> int:
-    """Opens the file component by component below the folder, without following links; returns its descriptor."""
+    """Opens the file component by component below the folder, without following links; returns its descriptor.
+
+    Raises ModelFileError for a path outside of the folder, a file that cannot be opened or is not regular, and a hard link.
+    """
     parts = location.replace("\\", "/").split("/")
     if not location or "\0" in location or ":" in location or any(p in ("", ".", "..") for p in parts):
         raise _refused(location, what, "it must be a relative path below the folder of the model")

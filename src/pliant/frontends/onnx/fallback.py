@@ -54,7 +54,7 @@ def _model(site: NodeContext) -> Any:
 
 
 def _results(site: NodeContext, model: Any) -> list[Tensor]:
-    """The annotations of the node's results, by onnx's shape inference; raises if a dim cannot be inferred."""
+    """Returns the annotations of the node's results, by onnx's shape inference; raises UnsupportedError if a dim cannot be inferred."""
     inferred = load_onnx().shape_inference.infer_shapes(model)
     tensors = []
     for info in inferred.graph.output:

@@ -60,7 +60,7 @@ def _each(f: Callable[..., Any], dtype: DType, *arrays: Array) -> Known:
 
 
 def _binary(make: Callable[[Expr, Expr], Expr], result: DType | None = None) -> Callable[..., Known]:
-    """A folding rule that combines all operands elementwise by `make`; `result` is the result dtype if it differs."""
+    """Returns a folding rule that combines all operands elementwise by `make`; `result` is the result dtype if it differs."""
 
     def rule(site: NodeContext, *arrays: Array) -> Known:
         of = site.items[0].dtype
@@ -78,7 +78,10 @@ def _of(cls: Any) -> Callable[[Expr, Expr], Expr]:
 
 
 def _divide(a: Expr, b: Expr) -> Expr:
-    """ONNX division, which truncates integers toward zero: equal to floor division if the operands are proven positive."""
+    """Returns ONNX's division, which truncates integers toward zero: floor division if the operands are proven positive.
+
+    Raises NotFolded for other integers.
+    """
     if a.dtype.is_float:
         return DivE(a, b)
     if prove(Le(Const(0, a.dtype), a)) and prove(Lt(Const(0, b.dtype), b)):
@@ -87,14 +90,14 @@ def _divide(a: Expr, b: Expr) -> Expr:
 
 
 def _mod(a: Expr, b: Expr) -> Expr:
-    """The floor remainder of integers; other dtypes are not folded."""
+    """Returns the floor remainder of integers; raises NotFolded for other dtypes."""
     if not a.dtype.is_int:
         raise NotFolded
     return binary(FloorModE, a, b)
 
 
 def _remainder(site: NodeContext, *arrays: Array) -> Known:
-    """The remainder with the sign of the divisor; not folded for fmod=1, whose remainder has the sign of the dividend."""
+    """Folds Mod: the remainder with the sign of the divisor. Raises NotFolded for fmod=1, whose remainder has the sign of the dividend."""
     if site.integer("fmod", 0):
         raise NotFolded
     return _binary(_mod)(site, *arrays)
@@ -116,7 +119,7 @@ def _call(name: str) -> Callable[[Expr], Expr]:
 
 
 def _cast(site: NodeContext, x: Array) -> Known:
-    """Folds Cast; casts from float to bool, and to storage-only dtypes, are not folded."""
+    """Folds Cast; raises NotFolded for casts from float to bool, and to storage-only dtypes."""
     of, to = site.items[0].dtype, site.dtype_attribute("to")
     if to.storage or (to is BOOL and not of.is_int):
         raise NotFolded
@@ -138,7 +141,7 @@ def _where(site: NodeContext, c: Array, x: Array, y: Array) -> Known:
 
 
 def _gather(site: NodeContext, x: Array, indices: Array) -> Known:
-    """Folds Gather with known indices."""
+    """Folds Gather with known indices; raises NotFolded if they are symbolic, ModelFileError if one is out of range."""
     if indices.dtype == object:
         raise NotFolded
     axis = site.axis("axis", x.ndim, 0)
@@ -173,7 +176,7 @@ def _squeeze(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
 
 
 def _slice(site: NodeContext, x: Array, *bounds: Array) -> Known:
-    """Folds Slice with known bounds."""
+    """Folds Slice with known bounds; raises NotFolded if one is symbolic."""
     from .rules.slicing import slice_bounds
 
     parts = [slice(None)] * x.ndim
@@ -185,7 +188,7 @@ def _slice(site: NodeContext, x: Array, *bounds: Array) -> Known:
 
 
 def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
-    """Folds Reshape to a known shape."""
+    """Folds Reshape to a known shape; raises ModelFileError if the number of elements does not fit."""
     wanted = site.known_ints(1) if site.has(1) else site.ints("shape", [])
     final = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(wanted or [])]
     rest = int(np.prod([n for n in final if n != -1], dtype=np.int64))
@@ -195,7 +198,10 @@ def _reshape(site: NodeContext, x: Array, shape: Array | None = None) -> Known:
 
 
 def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable[..., Known]:
-    """A folding rule for reductions of a vector; `neutral` is the result for no elements, None if there is none."""
+    """Returns a folding rule for reductions of a vector; `neutral` is the result for no elements, None if there is none.
+
+    The rule raises NotFolded for other ranks and axes.
+    """
 
     def rule(site: NodeContext, x: Array, axes: Array | None = None) -> Known:
         of, over = site.items[0].dtype, _axes_of(site, 1)
@@ -212,7 +218,7 @@ def _reduce(make: Callable[[Expr, Expr], Expr], neutral: int | None) -> Callable
 
 
 def _split(site: NodeContext, x: Array, sizes: Array | None = None) -> list[Known]:
-    """Folds Split of a known tensor, into given sizes or equal parts."""
+    """Folds Split of a known tensor, into given sizes or equal parts; raises ModelFileError if the sizes do not add up."""
     axis, count = site.axis("axis", x.ndim, 0), len(site.node.output)
     parts = site.known_ints(1) if site.has(1) else site.ints("split", None)
     if parts is None:

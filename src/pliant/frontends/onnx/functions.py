@@ -32,7 +32,10 @@ def body_of(domain: str, op: str, version: int) -> bool:
 
 
 def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
-    """Expands a node by the standard's function body of its operator; returns its results, or None if there is no body."""
+    """Expands a node by the standard's function body of its operator; returns its results, or None if there is no body.
+
+    Raises NeededError if the body depends on a dim that is not known.
+    """
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None or not body_of(site.domain, site.op, site.version):
         return None
@@ -56,7 +59,7 @@ def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
 
 
 def _resolved(site: NodeContext) -> Any:
-    """A copy of the node in which references to function attributes are replaced by the attributes."""
+    """Returns a copy of the node in which references to function attributes are replaced by the attributes."""
     node = load_onnx().NodeProto()
     node.CopyFrom(site.node)
     del node.attribute[:]
@@ -67,7 +70,7 @@ def _resolved(site: NodeContext) -> Any:
 
 
 def _type_of(item: Item | None) -> Any:
-    """The TypeProto of an item; symbolic dims are left unknown, sequences and optionals have no type."""
+    """Returns the TypeProto of an item; symbolic dims are left unknown, sequences and optionals have no type."""
     onnx = load_onnx()
     proto = onnx.TypeProto()
     if item is None or isinstance(item, Maybe | Sequence):
@@ -86,7 +89,10 @@ def _type_of(item: Item | None) -> Any:
 
 
 def enter_function(importer: Importer, site: NodeContext, function: Any, defaults: dict[str, Any] | None = None) -> list[Item | None]:
-    """Imports the nodes of a function in place of its call; returns the results. Raises for recursion."""
+    """Imports the nodes of a function in place of its call; returns the results, None for one that is not computed.
+
+    Raises ModelFileError for recursion, and for too many inputs.
+    """
     from .importer import Scope
 
     key = (function.domain, function.name, function.overload)

@@ -68,7 +68,10 @@ class Scope:
         return Scope(self.opsets, self, self.attributes, {}, self.calls, self.absent)
 
     def resolved(self, node: Any) -> dict[str, Any]:
-        """The attributes of a node; references to function attributes are replaced by the attributes."""
+        """Returns the attributes of a node; references to function attributes are replaced by the attributes.
+
+        Raises ModelFileError if one is given twice.
+        """
         attributes: dict[str, Any] = {}
         for a in node.attribute:
             value = self.attributes.get(a.ref_attr_name) if a.ref_attr_name else a
@@ -99,7 +102,7 @@ class Output:
 
 
 class Importer:
-    """Builds one graph function from a model; see the module docstring."""
+    """Builds one graph function from an ONNX model: each node becomes operators by its import rule, or is folded at import time."""
 
     def __init__(self, model: Model, values: Mapping[str, Any] | None = None, fallback: bool = False) -> None:
         self.model, self.given, self.fallback = model, dict(values or {}), fallback
@@ -113,7 +116,7 @@ class Importer:
         self.assumed: list[Expr] = []  # conditions on dims under which the program is equivalent to the model
 
     def run(self) -> Function:
-        """Imports the model; returns its graph function."""
+        """Imports the model; returns its graph function. Raises UnsupportedError or ModelFileError if it cannot be imported."""
         list_missing(self.model, self.fallback)
         graph, scope = self.model.proto.graph, Scope(self.model.opsets)
         scope.items.update(initializers(graph, self.model.folder))
@@ -129,7 +132,7 @@ class Importer:
         return self.builder.finish(results, {"outputs": tuple(names)})
 
     def _result(self, name: str, scope: Scope, results: list[Value]) -> None:
-        """Appends the results of the program for one output of the model."""
+        """Appends the results of the program for one output of the model. Raises ModelFileError if nothing computes it."""
         item = scope.find(name)
         if item is None:
             raise ModelFileError(f'onnx: nothing computes the output "{name}"')
@@ -186,7 +189,7 @@ class Importer:
         self._define(site, results)
 
     def _input(self, name: str, node: Any, scope: Scope) -> Item | None:
-        """The item of an input name; None for an omitted input, raises if the name is not defined."""
+        """Returns the item of an input name; None for an omitted input. Raises ModelFileError if the name is not defined."""
         if not name:
             return None
         item = scope.find(name)
@@ -199,7 +202,10 @@ class Importer:
         return item
 
     def _define(self, site: NodeContext, found: list[Any]) -> None:
-        """Defines the names of a node's results; raises if a name is defined twice or a result is not supported."""
+        """Defines the names of a node's results.
+
+        Raises ModelFileError if a name is defined twice, UnsupportedError if a result is not supported.
+        """
         names = site.node.output
         if len(names) > len(found) and any(names[len(found) :]):
             raise site.unsupported(f'its result "{names[len(found)]}" is not supported')
@@ -239,7 +245,7 @@ class Importer:
         return found
 
     def _emitted(self, site: NodeContext) -> list[Any]:
-        """The results of a validated node: folded, evaluated over constants, or emitted by its rule."""
+        """Returns the results of a validated node: folded, evaluated over constants, or emitted by its rule."""
         folded = fold(site)
         if folded is not None:
             return list(folded)
@@ -258,7 +264,10 @@ class Importer:
         return results
 
     def _without_rule(self, site: NodeContext) -> list[Any]:
-        """The results of a node whose operator has no rule: expanded by its function body, or run by the fallback; else raises."""
+        """Returns the results of a node whose operator has no rule: expanded by its function body, or run by the fallback.
+
+        Raises UnsupportedError if it has neither.
+        """
         from .functions import expanded
 
         results = expanded(self, site)
@@ -271,7 +280,10 @@ class Importer:
         raise site.unsupported("the operator is not supported", help="from_onnx(…, fallback=True) runs it in Python")
 
     def _evaluated(self, site: NodeContext, rule: Any) -> list[Any] | None:
-        """Folds a node over constants by the interpreter; None if a result is too large or not a tensor."""
+        """Folds a node over constants by the interpreter, and returns its results.
+
+        None if a result is too large or not a tensor, or if the rule needs a value that is known only at run time.
+        """
         from ...interp.graph import run_graph
 
         outer, literals, scratch = self.builder, self._literals, Builder("constants")
@@ -292,7 +304,7 @@ class Importer:
     # Values.
 
     def value(self, item: Item, site: NodeContext | None = None) -> Value:
-        """Converts an item to a value of the program; a literal is emitted at its first use. Raises for sequences."""
+        """Converts an item to a value of the program; a literal is emitted at its first use. Raises ModelFileError for sequences."""
         if isinstance(item, Value):
             return item
         if isinstance(item, Narrow):
@@ -335,7 +347,10 @@ class Importer:
     # Subgraphs of nodes.
 
     def body(self, graph: Any, scope: Scope, items: Mapping[str, Item]) -> list[Item]:
-        """Imports a subgraph of a node at the current place of the builder; returns its results."""
+        """Imports a subgraph of a node at the current place of the builder; returns its results.
+
+        Raises ModelFileError if nothing computes one of them.
+        """
         inner = scope.inner()
         inner.items.update(initializers(graph, self.model.folder))
         inner.items.update(items)
@@ -411,7 +426,10 @@ class Importer:
 
 
 def list_missing(model: Model, fallback: bool = False) -> None:
-    """Raises an error that lists all unsupported operators of the model, before the import starts."""
+    """Raises an UnsupportedError that lists all unsupported operators of the model, before the import starts.
+
+    Does nothing if there are none. With `fallback`, operators that onnx.reference runs count as supported.
+    """
     missing: Counter[str] = Counter()
     example: dict[str, str] = {}
     for _, node in walk(model.proto):

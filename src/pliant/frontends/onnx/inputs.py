@@ -35,7 +35,10 @@ def identifier(name: str) -> str:
 
 
 def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:
-    """Returns the initializers (weights) of a graph by name; sparse ones become dense."""
+    """Returns the initializers (weights) of a graph by name; sparse ones become dense.
+
+    Raises ModelFileError for a name that is given twice.
+    """
     items: dict[str, Item] = {}
     for proto in graph.initializer:
         if not proto.name or proto.name in items:
@@ -50,7 +53,7 @@ def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:
 
 
 def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
-    """Converts a sparse tensor to a dense array; raises if an index is out of range."""
+    """Converts a sparse tensor to a dense array; raises ModelFileError if an index is out of range or the array is too large."""
     from .tensors import elements
 
     values, indices = read_tensor(proto.values, what, folder), read_tensor(proto.indices, f"the indices of {what}", folder)
@@ -72,7 +75,10 @@ def dense(proto: Any, what: str, folder: Folder | None) -> np.ndarray[Any, Any]:
 
 
 def declared(importer: Importer, graph: Any, scope: Scope) -> None:
-    """Adds the inputs of the model as parameters, except those with an initializer and those fixed by the caller."""
+    """Adds the inputs of the model as parameters, except those with an initializer and those fixed by the caller.
+
+    Raises ModelFileError for a name that is given twice, UnsupportedError if the caller fixes an unknown input.
+    """
     dims: dict[str, Expr] = {}
     seen: set[str] = set()
     for proto in graph.input:
@@ -96,7 +102,10 @@ def declared(importer: Importer, graph: Any, scope: Scope) -> None:
 
 
 def given(value: Any, name: str) -> Item:
-    """The item for an input that the caller fixed: an array, a list of arrays (a sequence), or None (an empty optional)."""
+    """Returns the item for an input that the caller fixed: an array, a list of arrays (a sequence), or None (an empty optional).
+
+    Raises UnsupportedError for an array of other elements than numbers and bools.
+    """
     if value is None:
         return Maybe(None)
     if isinstance(value, list | tuple) and all(isinstance(v, np.ndarray) for v in value):
@@ -109,7 +118,7 @@ def given(value: Any, name: str) -> Item:
 
 
 def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
-    """The annotation of an input; raises if its type is not supported or its rank is not known."""
+    """Returns the annotation of an input; raises UnsupportedError if its type is not supported or its rank is not known."""
     kind = proto.WhichOneof("value")
     if kind == "optional_type" and proto.optional_type.elem_type.WhichOneof("value") == "tensor_type":
         raise UnsupportedError(f'onnx: input "{name}" is optional', help=f'from_onnx(…, values={{"{name}": array or None}}) fixes it')
@@ -138,7 +147,10 @@ def element_type(number: int, what: str) -> DType:
 
 
 def _dim(proto: Any, name: str, k: int, dims: dict[str, Expr]) -> Expr:
-    """The dim `k` of input `name`: a constant, or the symbolic dim of its name."""
+    """Returns the dim `k` of input `name`: a constant, or the symbolic dim of its name, which `dims` collects.
+
+    Raises ModelFileError for a number out of range.
+    """
     if proto.WhichOneof("value") == "dim_value":
         if not -1 <= proto.dim_value < 1 << 31:
             raise ModelFileError(f'onnx: dim {k} of input "{name}" is {proto.dim_value}')

@@ -79,7 +79,7 @@ def numbers(array: Array, name: str = "") -> Known:
 
 
 def known(elements: Any, dtype: DType = i64) -> Known:
-    """A known tensor of numbers and expressions; a numeric one if all expressions simplify to constants."""
+    """Returns a known tensor of numbers and expressions; a numeric one if all expressions simplify to constants."""
     array = np.asarray(elements, object)
     plain = np.frompyfunc(_plain, 1, 1)(array) if array.ndim else np.asarray(_plain(array[()]), object)
     if any(isinstance(e, Expr) for e in plain.flat):
@@ -88,7 +88,7 @@ def known(elements: Any, dtype: DType = i64) -> Known:
 
 
 def _plain(element: Any) -> Any:
-    """An element as a Python number if it is one, otherwise as a simplified expression."""
+    """Returns an element as a Python number if it is one, otherwise as a simplified expression."""
     if not isinstance(element, Expr):
         return element.item() if isinstance(element, np.generic) else element
     simple = simplify(element)
@@ -96,7 +96,7 @@ def _plain(element: Any) -> Any:
 
 
 def as_item(value: Any) -> Item:
-    """The item for the result of a rule; a host scalar with a symbolic value becomes a known tensor."""
+    """Returns the item for the result of a rule; a host scalar with a symbolic value becomes a known tensor."""
     a = value.annotation if isinstance(value, Value) else None
     if isinstance(a, Scalar) and a.value is not None:
         return known(a.value, a.dtype)

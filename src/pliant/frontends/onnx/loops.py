@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """The construction of one ONNX Loop or Scan as a graph while loop; see the module docstring."""
+    """The construction of one ONNX Loop, Scan or recurrent layer as a `While`: the body first, because it tells what the loop collects."""
 
     def __init__(self, site: NodeContext) -> None:
         self.site, self.importer = site, site.importer
@@ -38,7 +38,10 @@ class Loop:
 
     @contextmanager
     def body(self) -> Iterator[Value]:
-        """Context manager in which the loop's body is built; yields the iteration number."""
+        """Context manager in which the loop's body is built; gives the iteration number.
+
+        An error inside closes the body, and is raised again.
+        """
         start = self.builder.scalar(const(0))
         self.importer.open((), loop=True)
         try:
@@ -62,7 +65,7 @@ class Loop:
         self.results[k] = value
 
     def outside(self, make: Callable[[], Value]) -> Value:
-        """Runs `make` so that it emits before the loop, though the body is being built."""
+        """Runs `make` so that it emits before the loop, though the body is being built; returns its value."""
         frame, literals = self.builder.pause(), self.importer.leave()
         try:
             return make()
@@ -92,7 +95,10 @@ class Loop:
 
 
 def _kept(loop: Loop, param: Value, result: Value | None) -> Value:
-    """The next value of a loop-carried value with the same annotation, by a match_cast if only run time can decide; else raises."""
+    """Returns the next value of a loop-carried value with the same annotation, by a match_cast if only run time can decide.
+
+    Raises a ShapeError if the annotation changes.
+    """
     if result is None:
         return param
     match = subsumes(param.annotation, result.annotation)

@@ -54,7 +54,7 @@ class Peak:
         return None if sizes is None else max((sum(sizes[v] for v in live) for live in self.live), default=0)
 
     def formula(self, dims: Mapping[str, int]) -> Expr | None:
-        """The symbolic sum of the tensors that are live at the peak for these dims; None if a size is data-dependent."""
+        """Returns the symbolic sum, in bytes, of the tensors that are live at the peak for these dims; None if a size is data-dependent."""
         sizes = self._sizes(dims)
         if sizes is None:
             return None

@@ -17,7 +17,7 @@ MOST_WIDTH = 1 << 26  # the most columns of the result: one large index of a hos
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The parameters of an n-gram counter: n-grams with result indices, lengths to count, largest skip, and weighting mode."""
+    """The parameters of an n-gram counter: n-grams, their result indices and weights, lengths to count, largest skip, mode, width."""
 
     grams: list[tuple[Any, ...]]
     indexes: list[int]

@@ -38,7 +38,7 @@ class NeededError(UnsupportedError):
 
 
 class NodeContext:
-    """An ONNX node being imported, with its inputs and attributes; see the module docstring."""
+    """An ONNX node being imported: checked access to its inputs and attributes, and errors that name the node."""
 
     def __init__(self, importer: Importer, scope: Scope, node: Any, version: int, domain: str, items: list[Item | None]) -> None:
         self.importer, self.scope, self.node = importer, scope, node
@@ -60,15 +60,15 @@ class NodeContext:
         return str(self.node.name or next(iter(self.node.output), ""))
 
     def wrong(self, what: str, **more: Any) -> ModelFileError:
-        """Returns the error for an invalid model."""
+        """Returns the ModelFileError for an invalid model, which names the node."""
         return ModelFileError(f"onnx: {self}: {what}", **more)
 
     def unsupported(self, what: str, **more: Any) -> UnsupportedError:
-        """Returns the error for a feature of the standard that is not supported."""
+        """Returns the UnsupportedError for a feature of the standard that is not supported, which names the node."""
         return UnsupportedError(f"onnx: {self}: {what}", **more)
 
     def require(self, holds: bool, what: str) -> None:
-        """Raises an error about the model unless `holds`."""
+        """Raises a ModelFileError about the model unless `holds`."""
         if not holds:
             raise self.wrong(what)
 
@@ -89,7 +89,7 @@ class NodeContext:
         self.importer.builder.match_cast(witness, Tensor(witness.tensor.dtype, (const(1),)), f"onnx: {self}: {what}")
 
     def check_read(self, harmless: frozenset[str]) -> None:
-        """Raises if the rule ignored an attribute with a non-default value; needed for domains without schemas."""
+        """Raises UnsupportedError if the rule ignored an attribute with a non-default value; needed for domains without schemas."""
         for name, attribute in self.attributes.items():
             value = next((getattr(attribute, f) for k, f in ((1, "f"), (2, "i"), (3, "s")) if attribute.type == k), True)
             if name not in self.asked and name not in harmless and value not in (0, b"", b"NONE"):
@@ -102,7 +102,7 @@ class NodeContext:
         return k < len(self.items) and self.items[k] is not None
 
     def item(self, k: int) -> Item:
-        """Returns input `k` of any kind; raises if it is missing."""
+        """Returns input `k` of any kind; raises ModelFileError if it is missing."""
         item: Item | None = self.items[k] if k < len(self.items) else None
         if item is None:
             raise self.wrong(f"input {k} is missing")
@@ -121,7 +121,7 @@ class NodeContext:
         return [self.x(k) for k in range(len(self.items))]
 
     def tensor(self, k: int) -> Tensor:
-        """Returns the tensor annotation of input `k`: dtype and shape."""
+        """Returns the tensor annotation of input `k`: dtype and shape; raises ModelFileError for a sequence or an optional."""
         item = self.item(k)
         if isinstance(item, Known):
             return Tensor(item.dtype, tuple(const(int(n)) for n in item.array.shape))
@@ -146,14 +146,17 @@ class NodeContext:
         return tuple(n.value if isinstance(n, Const) else n for n in self.tensor(k).shape)
 
     def known(self, k: int) -> Array:
-        """Returns input `k` as a numeric array; raises if it is known only at run time."""
+        """Returns input `k` as a numeric array; raises NeededError if it is known only at run time."""
         item = self.item(k)
         if isinstance(item, Known) and not item.symbolic:
             return item.array
         raise self.importer.needed(self, k)
 
     def known_ints(self, k: int) -> list[int]:
-        """Returns input `k` as a list of integers; raises if it is known only at run time."""
+        """Returns input `k` as a list of integers.
+
+        Raises NeededError if it is known only at run time, ModelFileError if it is no list of integers.
+        """
         array = self.known(k)
         self.require(
             array.dtype.kind in "iu" and array.ndim <= 1, f"input {k} is {array.dtype} of shape {array.shape}, not a list of integers"
@@ -161,13 +164,16 @@ class NodeContext:
         return [int(n) for n in array.reshape(-1)]
 
     def number(self, k: int) -> Any:
-        """Returns input `k` as one Python number; raises if it is known only at run time."""
+        """Returns input `k` as one Python number.
+
+        Raises NeededError if it is known only at run time, ModelFileError if it has another number of elements.
+        """
         array = self.known(k)
         self.require(array.size == 1, f"input {k} has {array.size} elements, one is expected")
         return array.reshape(-1)[0].item()
 
     def dims(self, k: int) -> list[Any]:
-        """Input `k`, a shape, as integers and expressions; raises if it is known only at run time."""
+        """Returns input `k`, a shape, as integers and expressions; raises NeededError if it is known only at run time."""
         item = self.item(k)
         if isinstance(item, Known):
             self.require(item.array.ndim <= 1 and item.dtype.is_int, f"input {k} is not a list of integers")
@@ -192,7 +198,10 @@ class NodeContext:
         return error
 
     def run_time_dims(self, k: int, most: Any) -> list[Any]:
-        """Input `k`, a shape, as integers and expressions; extents known only at run time become new dims of at most `most`."""
+        """Returns input `k`, a shape, as integers and expressions; extents known only at run time become new dims of at most `most`.
+
+        Raises NeededError if the number of extents is not known.
+        """
         item = self.item(k)
         if isinstance(item, Known):
             return self.dims(k)
@@ -208,7 +217,7 @@ class NodeContext:
     # Attributes.
 
     def _attribute(self, name: str, kind: int, word: str) -> Any:
-        """The attribute of that name, or None; raises if it has another type. Records that it was read."""
+        """Returns the attribute of that name, or None, and records that it was read; raises ModelFileError if it has another type."""
         proto = self.attributes.get(name)
         self.asked.add(name)
         if proto is not None and proto.type != kind:
@@ -226,7 +235,7 @@ class NodeContext:
         return default if proto is None else float(proto.f)
 
     def text(self, name: str, default: str, *choices: str) -> str:
-        """A string attribute; raises if it is not one of the choices, if there are any."""
+        """Returns a string attribute, or the default; raises UnsupportedError if it is not one of the choices, if there are any."""
         proto = self._attribute(name, _STRING, "a text")
         value = default if proto is None else bytes(proto.s).decode(errors="replace")
         if choices and value not in choices:
@@ -263,20 +272,26 @@ class NodeContext:
         return None if proto is None else read_tensor(proto.t, f'attribute "{name}" of {self}', self.importer.model.folder)
 
     def normal(self, axis: Any, rank: Any) -> Any:
-        """Returns an axis counted from the start; raises if it is out of range."""
+        """Returns an axis counted from the start; raises ModelFileError if it is out of range."""
         if not -rank <= axis < rank:
             raise self.wrong(f"axis {axis} of a tensor with {rank} dims")
         return axis + rank if axis < 0 else axis
 
     def axis(self, name: str, rank: Any, default: Any = None) -> Any:
-        """An attribute that is an axis, normalized; raises if it is missing without a default, or out of range."""
+        """Returns an attribute that is an axis, counted from the start.
+
+        Raises ModelFileError if it is missing without a default, or out of range.
+        """
         number = self.integer(name, default)
         if number is None:
             raise self.wrong(f'attribute "{name}" is missing')
         return self.normal(number, rank)
 
     def dtype_attribute(self, name: str, default: DType | None = None) -> DType:
-        """An attribute that is a data type; raises if it is missing without a default, or not supported."""
+        """Returns an attribute that is a data type.
+
+        Raises ModelFileError if it is missing without a default, UnsupportedError if the type is not supported.
+        """
         number = self.integer(name, None)
         if number is None:
             if default is None:

@@ -32,7 +32,7 @@ class Model:
 
 
 def read_model(source: Any) -> Model:
-    """Reads an ONNX model from a path, from bytes or from a ModelProto, and checks its form."""
+    """Reads an ONNX model from a path, from bytes or from a ModelProto, and checks its form; raises ModelFileError if that is wrong."""
     proto, folder, file = _message(source)
     if not proto.HasField("graph"):
         raise ModelFileError(f"onnx: {file} has no graph", facts=["it is no ONNX model, or it is cut off"])
@@ -53,7 +53,10 @@ def read_model(source: Any) -> Model:
 
 
 def _message(source: Any) -> tuple[Any, Folder | None, str]:
-    """The ModelProto of a source, the folder of its external data (None without a path), and a name for messages."""
+    """Returns the ModelProto of a source, the folder of its external data (None without a path), and a name for messages.
+
+    Raises an Error for another kind of source, ModelFileError if it cannot be read.
+    """
     onnx = load_onnx()
     if isinstance(source, onnx.ModelProto):
         return source, None, "the model"
@@ -109,7 +112,10 @@ def _parsed(data: bytes, file: str) -> Any:
 
 
 def read_opsets(entries: Any, file: str) -> dict[str, int]:
-    """The opset version of each domain; raises if the installed onnx does not know the version of the default domain."""
+    """Returns the opset version of each domain.
+
+    Raises ModelFileError for two versions of a domain, UnsupportedError if the installed onnx does not know that of the default one.
+    """
     versions: dict[str, int] = {}
     for entry in entries:
         domain = domain_of(entry.domain)
@@ -131,7 +137,7 @@ def domain_of(name: str) -> str:
 
 
 def walk(proto: Any) -> Iterator[tuple[int, Any]]:
-    """Every node of the graph, of its subgraphs and of the functions, with its nesting depth."""
+    """Yields every node of the graph, of its subgraphs and of the functions, with its nesting depth."""
     todo = [(0, proto.graph.node), *((0, f.node) for f in proto.functions)]
     while todo:
         depth, nodes = todo.pop()

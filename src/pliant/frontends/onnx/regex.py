@@ -58,7 +58,7 @@ class Pattern:
 
 
 def _reached(states: list[_State], text: str, at: int) -> list[_State]:
-    """The epsilon closure of the states at index `at`. Empties the list `states`."""
+    """Returns the epsilon closure of the states at index `at`: those that no condition excludes. Empties the list `states`."""
     seen: dict[int, _State] = {}
     todo = states
     while todo:
@@ -105,7 +105,10 @@ class _Builder:
         return after
 
     def item(self, op: str, value: Any, after: _State, flags: int) -> _State:
-        """The first state of one item of the syntax tree that continues at `after`."""
+        """Returns the first state of one item of the syntax tree that continues at `after`.
+
+        Raises UnsupportedPatternError for what RE2 lacks.
+        """
         match op:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 return self.state([after], _test(op, value, flags))
@@ -124,7 +127,7 @@ class _Builder:
         raise UnsupportedPatternError(f"it uses {op}, which RE2 does not have")
 
     def repeat(self, least: int, most: int, body: Any, after: _State, flags: int) -> _State:
-        """The first state of `body` repeated `least` to `most` times: copies, and a loop if there is no upper limit."""
+        """Returns the first state of `body` repeated `least` to `most` times: copies, and a loop if there is no upper limit."""
         if most == re._parser.MAXREPEAT:  # type: ignore[attr-defined]
             loop = self.state([after])
             loop.after.append(self.sequence(body, loop, flags))
@@ -140,7 +143,7 @@ class _Builder:
 
 
 def _test(op: str, value: Any, flags: int) -> Test:
-    """The test for one character of a syntax tree item, with case folding if the flags ask for it."""
+    """Returns the test for one character of a syntax tree item, with case folding if the flags ask for it."""
     plain = _plain_test(op, value, flags)
     if not flags & re.IGNORECASE:
         return plain
@@ -203,7 +206,7 @@ def _boundary(text: str, at: int) -> bool:
 
 
 def _condition(name: str, lines: bool) -> Condition:
-    """The condition of an assertion such as `^` or word boundary; with `lines`, `^` and `$` also match at line ends."""
+    """Returns the condition of an assertion such as `^` or word boundary; with `lines`, `^` and `$` also match at line ends."""
     match name:
         case "AT_BEGINNING" if lines:
             return lambda text, at: at == 0 or text[at - 1] == "\n"

@@ -19,7 +19,7 @@ RULES: dict[tuple[str, str], Rule] = {}
 
 
 def rule(*names: str, domain: str = "") -> Callable[[Rule], Rule]:
-    """Decorator: registers a function as the import rule of these operators."""
+    """Decorator: registers a function as the import rule of these operators, in place of an earlier one; returns the function."""
 
     def add(function: Rule) -> Rule:
         for name in names:

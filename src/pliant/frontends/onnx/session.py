@@ -36,7 +36,11 @@ MOST_PROGRAMS = 64  # the most programs kept in memory, for different values of 
 
 
 class Session:
-    """An ONNX model with its compiled programs, which it compiles as calls need them; see the module docstring."""
+    """An ONNX model with its compiled programs, which it compiles as calls need them.
+
+    Most models need one program for all shapes. If an input's value or dims must be known at import time, there is one program for each
+    value or shape.
+    """
 
     def __init__(self, source: Any, compile: Compile, fallback: bool = False) -> None:
         self.model: Model = source if isinstance(source, Model) else read_model(source)
@@ -53,7 +57,11 @@ class Session:
             self._attempt({})
 
     def _attempt(self, values: Mapping[str, Any], shaped: bool = False) -> Any:
-        """Imports and compiles the model with the fixed inputs (and the shapes, if `shaped`); None if more inputs had to be fixed."""
+        """Imports and compiles the model with the fixed inputs (and the shapes, if `shaped`), unless that was done before.
+
+        Returns the function, its outputs, the compiled program and its assumptions; None if more inputs had to be fixed, which it then
+        records.
+        """
         shapes = {n: np.shape(a) for n, a in values.items() if n not in self.fixed} if self.shaped or shaped else {}
         key = (tuple((name, _key(values[name])) for name in self.fixed), tuple(shapes.values()))
         if key in self._programs:
@@ -78,7 +86,7 @@ class Session:
         return self._programs[key]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """Runs the model; returns its outputs in order. Raises if an input is missing or unknown."""
+        """Runs the model; returns its outputs in order. Raises ShapeError if an input is missing or unknown."""
         names = [i.name for i in self.inputs]
         unknown, missing = [n for n in feeds if n not in names], [n for n in names if n not in feeds]
         if unknown or missing:
@@ -108,7 +116,7 @@ def _holds(function: Function, assumed: list[Expr], given: list[Any]) -> bool:
 
 
 def interpreted(program: Program) -> Run:
-    """A `Compile` function that runs the program by the interpreter: slow, and the reference for its semantics."""
+    """Returns a function that runs the program by the interpreter: slow, and the reference for its semantics."""
     from ...interp.graph import run_graph
 
     return lambda arguments: run_graph(program.entry, arguments)
@@ -122,7 +130,10 @@ def _key(value: Any) -> Any:
 
 
 def _passed(value: Any, annotation: Any) -> Array:
-    """Converts an argument to the form that programs take: contiguous, with sub-byte elements packed."""
+    """Converts an argument to the form that programs take: contiguous, with sub-byte elements packed.
+
+    Raises UnsupportedError for what is no tensor.
+    """
     dtype: DType = annotation.dtype
     array = np.asarray(value)
     if not isinstance(annotation, Tensor):

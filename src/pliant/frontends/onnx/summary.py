@@ -52,7 +52,7 @@ def onnx_facts(path: str) -> dict[str, Any]:
 
 
 def multiply_adds(function: Function) -> Expr:
-    """The number of multiply-adds of convolutions and matmuls, as a formula of the dims; loop bodies count once."""
+    """Returns the number of multiply-adds of convolutions and matmuls, as a formula of the dims; loop bodies count once."""
     total: Expr = const(0)
     for n in walk_nodes(function.nodes):
         if not isinstance(n, Op) or n.op not in ("conv", "conv_transpose", "matmul", "matmul_integer"):
@@ -70,7 +70,7 @@ def multiply_adds(function: Function) -> Expr:
 
 
 def _samples(function: Function) -> list[dict[str, int]]:
-    """Example dims to evaluate formulas at: batch 1, and 256 or 512 for all other dims."""
+    """Returns example dims to evaluate formulas at: batch 1, and 256 or 512 for all other dims."""
     first = {str(p.annotation.shape[0]) for p in function.params if isinstance(p.annotation, Tensor) and p.annotation.shape}
     names = dict.fromkeys(str(d) for p in function.params if isinstance(p.annotation, Tensor) for d in p.annotation.shape if free_vars(d))
     return [{name: 1 if name in first else size for name in names} for size in ((256, 512) if set(names) - first else (256,))]

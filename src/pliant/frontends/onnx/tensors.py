@@ -26,7 +26,10 @@ _FIELDS = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32"
 
 
 def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
-    """The array of a TensorProto; `what` names it in errors. Raises if type, shape or data are invalid or not supported."""
+    """Returns the array of a TensorProto; `what` names it in errors.
+
+    Raises ModelFileError if type, shape or data are invalid, UnsupportedError if they are not supported.
+    """
     dtype = dtype_of(proto.data_type)
     if dtype is None:
         kind = type_name(proto.data_type)
@@ -47,7 +50,7 @@ def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
 
 
 def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
-    """The number of elements of a shape; raises if a dim is negative or the tensor is too large."""
+    """Returns the number of elements of a shape; raises ModelFileError if a dim is negative or the tensor is too large."""
     if any(n < 0 for n in shape):
         raise ModelFileError(f"onnx: {what} has the shape {shape}")
     count = math.prod(shape)

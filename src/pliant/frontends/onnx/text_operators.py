@@ -43,7 +43,10 @@ class Call:
         return UnsupportedError(f"onnx: {self}: {what}")
 
     def attribute(self, name: str, kind: int, default: Any = None) -> Any:
-        """The value of an attribute of type `kind` (an AttributeType), or the default; strings are decoded."""
+        """Returns the value of an attribute of type `kind` (an AttributeType), or the default; strings are decoded.
+
+        Raises ModelFileError if it has another type.
+        """
         proto = self.attributes.get(name)
         if proto is None:
             return default
@@ -57,14 +60,14 @@ class Call:
         return list(value) if kind in (6, 7) else value
 
     def texts(self, k: int) -> Array:
-        """Returns operand `k`; raises if it is not a string tensor."""
+        """Returns operand `k`; raises ModelFileError if it is not a string tensor."""
         array = self.arrays[k] if k < len(self.arrays) else None
         if array is None or array.dtype != object:
             raise self.wrong(f"input {k} is not a tensor of texts")
         return np.asarray(array)
 
     def ints(self, k: int) -> list[int] | None:
-        """Returns operand `k` as a list of integers; None if it is omitted."""
+        """Returns operand `k` as a list of integers, None if it is omitted; raises ModelFileError if it has other elements."""
         array = self.arrays[k] if k < len(self.arrays) else None
         if array is None:
             return None
@@ -90,7 +93,7 @@ def objects(elements: Iterable[Any], shape: tuple[int, ...]) -> Array:
 
 
 def as_texts(value: Any, what: str) -> Array:
-    """Converts a user's array of `str`, or of UTF-8 bytes, to an object array of `str`; raises for other elements."""
+    """Returns a user's array of `str`, or of UTF-8 bytes, as an object array of `str`; raises an Error for other elements."""
     array = np.asarray(value)
     if array.dtype.kind not in "OUS":
         raise Error(f"{what} is a tensor of texts, not of {array.dtype}")
@@ -102,7 +105,7 @@ def as_texts(value: Any, what: str) -> Array:
 
 
 def read_texts(proto: Any, what: str) -> Array:
-    """Returns the strings of a TensorProto as an object array."""
+    """Returns the strings of a TensorProto as an object array; raises ModelFileError if their number does not fit the shape."""
     shape = tuple(int(n) for n in proto.dims)
     if any(n < 0 for n in shape) or int(np.prod(shape, dtype=np.float64)) != len(proto.string_data):
         raise ModelFileError(f"onnx: {what} has {len(proto.string_data)} texts, and the shape {shape}")
@@ -272,7 +275,7 @@ def _constant(call: Call) -> list[Array]:
 
 
 def run_on_host(call: Call) -> list[Array]:
-    """Runs a node that `check_form` has validated; returns its results."""
+    """Runs a node that `check_form` has validated; returns its results. Raises ModelFileError if it cannot be computed."""
     try:
         return HOST[call.domain, call.op](call)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as problem:
@@ -305,7 +308,7 @@ MOVERS = {"Identity", "Gather", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "T
 
 
 def text_results(node: Any, texts: list[bool]) -> list[bool]:
-    """For each result of a node, True if it is a string tensor; `texts` says which operands are."""
+    """Returns for each result of a node whether it is a string tensor; `texts` says which operands are."""
     op = node.op_type
     if op in ("StringConcat", "StringNormalizer", "StringSplit"):
         return [True, False][: len(node.output)]

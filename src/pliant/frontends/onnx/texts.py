@@ -36,7 +36,7 @@ class Stage:
 
 
 def text_stages(model: Model) -> list[Stage] | None:
-    """Partitions a model into stages; None if it has no strings. Raises for string operators that are not supported."""
+    """Returns the stages of a model; None if it has no strings. Raises UnsupportedError for string operators that are not supported."""
     graph = model.proto.graph
     texts = {i.name for i in graph.input if i.type.tensor_type.elem_type == STRING}
     texts |= {t.name for t in graph.initializer if t.data_type == STRING}
@@ -95,7 +95,10 @@ def _used(node: Any) -> set[str]:
 
 
 class Staged:
-    """A model with string tensors that runs stage by stage, on the host and compiled; see the module docstring."""
+    """A model with string tensors that runs stage by stage: nodes with strings on the host, those between them as compiled programs.
+
+    The program of a stage is compiled when arrays of new types and ranks arrive.
+    """
 
     def __init__(self, model: Model, stages: list[Stage], session: Callable[[Model], Any], fallback: bool = False) -> None:
         self.model, self.stages, self._session = model, stages, session
@@ -117,7 +120,10 @@ class Staged:
         return [self._value(o.name, values) for o in self.model.proto.graph.output]
 
     def _given(self, name: str, value: Any) -> Any:
-        """Returns an input of the model in the form that stages take: strings are converted, and their shape is checked."""
+        """Returns an input of the model in the form that stages take: strings are converted.
+
+        Raises ShapeError if their shape is not declared so.
+        """
         if self._inputs[name].type.tensor_type.elem_type != STRING:
             return value
         texts, dims = as_texts(value, f'input "{name}"'), self._inputs[name].type.tensor_type.shape.dim
@@ -130,7 +136,10 @@ class Staged:
         return texts
 
     def _value(self, name: str, values: dict[str, Any]) -> Any:
-        """The value of a name: computed by an earlier stage, or an initializer of the model."""
+        """Returns the value of a name: computed by an earlier stage, or an initializer of the model.
+
+        Raises ModelFileError if it is neither.
+        """
         if name not in values:
             proto = self._weights.get(name)
             if proto is None:
@@ -160,7 +169,7 @@ class Staged:
         values.update(zip(stage.outputs, results, strict=True))
 
     def _part(self, stage: Stage, arrays: dict[str, Any]) -> Model:
-        """The model of one stage, whose inputs have the types and ranks of `arrays`."""
+        """Returns the model of one stage, whose inputs have the types and ranks of `arrays`; raises UnsupportedError for a sequence."""
         onnx, whole = load_onnx(), self.model.proto
         proto = _of_nodes(whole, stage.nodes)
         graph = proto.graph

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def sigmoid_formula(x: Expr) -> Expr:
-    """Returns the expression 1 / (1 + exp(-x))."""
+    """Returns a call of the function `sigmoid`, 1 / (1 + exp(-x)), as an expression."""
     return Call("sigmoid", x)
 
 

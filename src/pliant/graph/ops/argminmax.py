@@ -51,8 +51,9 @@ def _deduce_index(d: Deduction, attrs: PlaceAttrs) -> tuple[Annotation, ...]:
 
 
 def _extremum(x: Tensor, shape: tuple[Expr, ...], attrs: PlaceAttrs, largest: bool) -> tuple[Stage, Stage]:
-    """Two stages: the extremum along an axis (NaN if there is one), then the index of the first, or last, element equal to it.
+    """Returns two stages: the extremum along an axis, then the index of the first element equal to it.
 
+    A NaN is the extremum if there is one, and counts as equal to it. With `select_last_index` it is the index of the last such element.
     Both are plain reductions, which vectorize.
     """
     axis, wide = attrs.axis, accumulator(x.dtype)
@@ -120,13 +121,19 @@ def _reference(largest: bool, both: bool) -> Callable[..., list[Array]]:
 
 @operator(deduce=_deduce_index, reference=_reference(True, False), stages=_arg_stages(True), attrs=PlaceAttrs)
 def argmax(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The index (i64) of the largest element along `axis`; without an axis, its position among all elements in row-major order."""
+    """The index (i64) of the largest element along `axis`; without an axis, its position among all elements in row-major order.
+
+    NaN counts as the largest. Of equal elements it is the first, or the last with `select_last_index`.
+    """
     return _along(op, x, axis, keepdims, select_last_index)
 
 
 @operator(deduce=_deduce_index, reference=_reference(False, False), stages=_arg_stages(False), attrs=PlaceAttrs)
 def argmin(op: OpCall, x: Any, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Any:
-    """The index (i64) of the smallest element along `axis`; without an axis, its position among all elements in row-major order."""
+    """The index (i64) of the smallest element along `axis`; without an axis, its position among all elements in row-major order.
+
+    NaN counts as the smallest. Of equal elements it is the first, or the last with `select_last_index`.
+    """
     return _along(op, x, axis, keepdims, select_last_index)
 
 

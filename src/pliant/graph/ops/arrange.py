@@ -51,7 +51,10 @@ def _deduce_expand(d: Deduction, attrs: ShapeAttrs) -> tuple[Annotation, ...]:
     attrs=ShapeAttrs,
 )
 def expand(op: OpCall, x: T, shape: Any) -> T:
-    """`x` broadcast to a shape; -1 keeps a dim."""
+    """`x` broadcast to a shape; -1 keeps a dim.
+
+    Raises a ShapeError for -1 at a leading dim that `x` does not have.
+    """
     value = op.operand(x)
     old = tensor_of(value.annotation).shape
     dims = [as_dim(op.name, s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
@@ -102,7 +105,7 @@ def _wrapped(at: Expr, n: Expr, times: Expr) -> Expr:
     attrs=TileAttrs,
 )
 def tile(op: OpCall, x: T, repeats: Any) -> T:
-    """Copies of `x` along each axis; more counts than axes add leading axes."""
+    """Copies of `x` along each axis; more counts than axes add leading axes, fewer apply to the last axes."""
     value: Any = op.operand(x)
     times = [as_dim(op.name, r) for r in (repeats if isinstance(repeats, tuple | list) else (repeats,))]
     shape = tensor_of(value.annotation).shape
@@ -194,7 +197,10 @@ def _roll_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_same, reference=_roll_reference, stages=_roll_stages, attrs=RollAttrs)
 def roll(op: OpCall, x: T, shift: Any, axis: Any = -1) -> T:
-    """Elements shifted cyclically by `shift` along `axis`, or by several shifts along several axes."""
+    """Elements shifted cyclically by `shift` along `axis`, or by several shifts along several axes.
+
+    One shift for several axes applies to each of them. Raises a ShapeError if there are other numbers of shifts than axes.
+    """
     value = op.operand(x)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)

@@ -39,7 +39,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AttentionAttrs:
-    """The attributes of attention, as the module docstring defines them; a scale of None means 1 / sqrt(d), a cap of None no bound."""
+    """The attributes of attention: causal order, scale (None: 1 / sqrt(d)), window (None: no limit), and the position of the first query.
+
+    Then `cap`, which bounds scores to cap * tanh(score / cap) (None: no bound); `hidden`, the score of keys that a bool mask excludes; and
+    `nan_if_unseen`, whether a query that sees no key gives NaN instead of zeros.
+    """
 
     is_causal: bool
     scale: float | None
@@ -145,20 +149,26 @@ def _stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Attention
 
 
 def capped(attrs: AttentionAttrs, score: Expr) -> Expr:
-    """Returns a score with the cap of the attributes applied."""
+    """Returns cap * tanh(score / cap), or the score itself if the attributes have no cap."""
     cap = Const(attrs.cap, score.dtype) if attrs.cap is not None else None
     return score if cap is None else Mul(Call("tanh", Div(score, cap)), cap)
 
 
 def masked_score(attrs: AttentionAttrs, score: Expr, mask: Expr) -> Expr:
-    """Returns a score with an element of the mask operand applied: bool (true: seen), or a float that is added."""
+    """Returns a score with an element of the mask operand applied.
+
+    A bool mask keeps the score where it is true and gives `attrs.hidden` elsewhere; a float mask is added.
+    """
     if mask.dtype is bool_:
         return Select(mask, score, Const(attrs.hidden, score.dtype))
     return Add(score, mask if mask.dtype is score.dtype else Cast(score.dtype, mask))
 
 
 def seen(attrs: AttentionAttrs, query: Expr, key: Expr) -> list[Expr]:
-    """The conditions on positions under which a query sees a key: causal order and window."""
+    """Returns the conditions under which a query sees a key, for a query at position `query + offset`; an empty list if it sees all.
+
+    Causal order: the key is not after that position. Window: the key is among the last `window` up to that position.
+    """
     place = query + attrs.offset if attrs.offset is not ZERO else query
     conditions: list[Expr] = [Le(key, place)] if attrs.is_causal else []
     if attrs.window is not None:
@@ -216,7 +226,11 @@ def scaled_dot_product_attention(
     hidden: float = -math.inf,
     nan_if_unseen: bool = False,
 ) -> T:
-    """`softmax(q @ k.T * scale + mask) @ v`; several query heads may share a head of keys and values."""
+    """`softmax(q @ k.T * scale + mask) @ v`; several query heads may share a head of keys and values.
+
+    The default scale is 1 / sqrt(d). Query i is at position `offset + i` among the keys. With `is_causal` it sees the keys up to there,
+    with `window` only the last `window` of them. `cap` bounds the scores before the mask by tanh.
+    """
     args = tuple(op.operand(a) for a in (q, k, v, *(() if mask is None else (mask,))))
     width = None if window is None else int(window)
     number = None if scale is None else float(scale)

@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 def _np_shift(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A shift of numpy with defined results for amounts outside of 0..width-1, which numpy leaves undefined."""
+    """Returns a shift function for numpy arrays that shifts all bits out for amounts outside of 0..width-1, which numpy leaves undefined.
+
+    The result is then 0, or -1 for a right shift of a negative number.
+    """
 
     def shift(x: Array, by: Array) -> Any:
         inside = (by >= 0) & (by < x.dtype.itemsize * 8)
@@ -57,11 +60,14 @@ def bitwise_not(op: OpCall, x: T) -> T:
 
 @elementwise(E.Shl, _np_shift(np.left_shift), INTS)
 def shift_left(op: OpCall, x: T, y: T | int) -> T:
-    """`x << y`."""
+    """`x << y`; 0 if `y` is negative or at least the number of bits."""
     return op.emit(x, y)
 
 
 @elementwise(E.Shr, _np_shift(np.right_shift), INTS)
 def shift_right(op: OpCall, x: T, y: T | int) -> T:
-    """`x >> y`; arithmetic (keeps the sign) for signed integers."""
+    """`x >> y`; arithmetic (keeps the sign) for signed integers.
+
+    If `y` is negative or at least the number of bits, all bits are shifted out.
+    """
     return op.emit(x, y)

@@ -48,7 +48,7 @@ def _reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, attrs=BlockMatmulAttrs, arity=2, template="block_quantized_f32.matmul")
 def block_matmul_exact(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The matmul of f32 activations with packed weights."""
+    """The matmul of f32 activations with packed weights: f32[n, rows]."""
     return op.emit(x, weights, attrs=BlockMatmulAttrs(format, rows))
 
 

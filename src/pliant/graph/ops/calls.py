@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 
 def annotation_of(spec: Any, what: str) -> Annotation:
-    """Returns the graph annotation for a user's `Tensor[f32, n]`, `State[…]` or dtype; raises if it is none of these."""
+    """Returns the graph annotation for a user's `Tensor[f32, n]` or `State[…]`; a graph annotation is returned as it is.
+
+    Raises an Error for annotations of kernels, and for anything else.
+    """
     if isinstance(spec, Tensor | Shape | Scalar | Tuple):
         return spec
     if isinstance(spec, TensorSpec) and spec.role in ("in", "state"):
@@ -53,7 +56,10 @@ def _unpack(outs: tuple[Any, ...]) -> Any:
 
 @composite
 def call_library(op: OpCall, symbol: str, args: Any, out: Any) -> Any:
-    """Calls an external symbol with the arguments, then memory for the results `out`; returns the results."""
+    """Calls an external symbol with the arguments, then memory for the results `out`; returns the results.
+
+    One result is returned alone, several as a tuple. Raises an Error if the symbol is no text.
+    """
     builder = op.builder()
     if not isinstance(symbol, str):
         raise Error(f"{op.name}: the symbol is a text", help='for example ops.call_library("my_symbol", [x], out=Tensor[f32, n])')
@@ -62,7 +68,10 @@ def call_library(op: OpCall, symbol: str, args: Any, out: Any) -> Any:
 
 @composite
 def call_host(op: OpCall, fn: Any, args: Any, out: Any) -> Any:
-    """Calls a Python function with numpy arrays, in the Python interpreter, at every run; returns its results."""
+    """Calls a Python function with numpy arrays, in the Python interpreter, at every run; returns its results.
+
+    One result is returned alone, several as a tuple; `out` is their annotations. Raises an Error if `fn` cannot be called.
+    """
     builder = op.builder()
     if not callable(fn):
         raise Error(f"{op.name}: a Python function is expected first")
@@ -71,7 +80,10 @@ def call_host(op: OpCall, fn: Any, args: Any, out: Any) -> Any:
 
 @composite
 def call_loop(op: OpCall, fn: Any, args: Any, dims: Any) -> Any:
-    """Calls a loop program whose symbols have the values `dims`; scalar arguments may be expressions. Returns its results."""
+    """Calls a loop program whose symbols have the values `dims`; scalar arguments may be expressions. Returns its results.
+
+    One result is returned alone, several as a tuple. Raises an Error if `fn` is no loop program.
+    """
     builder = op.builder()
     callee = getattr(fn, "callee", fn)
     if not isinstance(callee, Callee):
@@ -84,7 +96,10 @@ def call_loop(op: OpCall, fn: Any, args: Any, dims: Any) -> Any:
 
 @composite
 def require(op: OpCall, condition: Any, message: str, values: Any = (), help: str = "") -> None:
-    """Adds a condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values."""
+    """Adds a condition on dims that is checked when the next node runs; `{0}` in the message stands for the first of the values.
+
+    Returns nothing. Raises an Error if the message has other places than values.
+    """
     builder = op.builder()
     if not isinstance(message, str) or not isinstance(help, str) or not isinstance(values, tuple | list):
         help_ = 'write ops.require(n == m, "{0} is not {1}", [n, m])'
@@ -108,7 +123,10 @@ def _scalar(name: str, what: str, value: Any) -> Expr:
 
 @composite
 def call_function(op: OpCall, fn: Any, args: Any, out: Any = None) -> Any:
-    """Calls a graph function; `out` names the dims that the function defines. Returns its results."""
+    """Calls a graph function; `out` names the dims that the function defines. Returns its results.
+
+    One result is returned alone, several as a tuple. Raises an Error if `fn` is no graph function.
+    """
     builder = op.builder()
     function = getattr(fn, "graph", fn)
     if not isinstance(function, Function):
@@ -127,7 +145,10 @@ def match_cast(op: OpCall, x: T, annotation: Any) -> T:
 
 @composite
 def constant(op: OpCall, value: Any, dtype: Any = None) -> Any:
-    """A literal tensor from a number, a list or an array."""
+    """A literal tensor from a number, a list or an array.
+
+    Without a dtype, an array keeps its own, and Python floats become f32. Raises an Error for what is not numbers or bools.
+    """
     builder = op.builder()
     try:
         array = np.asarray(value) if dtype is None else np.asarray(value, to_dtype(dtype).numpy())

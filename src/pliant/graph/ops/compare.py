@@ -113,7 +113,10 @@ def logical_not(op: OpCall, x: T) -> T:
     attrs=CastAttrs,
 )
 def cast(op: OpCall, x: Any, dtype: type[T]) -> T:
-    """`x` converted to another data type."""
+    """`x` converted to another data type.
+
+    Raises an Error for a Python number, which takes the dtype of the tensor beside it.
+    """
     if isinstance(x, bool | int | float):
         raise Error(f"{op.name} of the Python number {x}", help="a number takes the dtype of the tensor beside it")
     return op.emit(x, attrs=CastAttrs(to_dtype(dtype)))

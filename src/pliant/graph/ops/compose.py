@@ -29,7 +29,10 @@ def _shape(value: Any) -> tuple[Expr, ...]:
 
 @composite
 def unsqueeze(op: OpCall, x: T, axis: Any) -> T:
-    """`x` with a new dim of 1 at each axis; axes are positions in the result."""
+    """`x` with a new dim of 1 at each axis; axes are positions in the result.
+
+    Raises a ShapeError for an axis that is given twice or does not exist.
+    """
     value = op.operand(x)
     listed = axis if isinstance(axis, tuple | list) else (axis,)
     axes = [normal_axis(op.name, value, a, extra=len(listed)) for a in listed]
@@ -42,7 +45,10 @@ def unsqueeze(op: OpCall, x: T, axis: Any) -> T:
 
 @composite
 def squeeze(op: OpCall, x: T, axis: Any = None) -> T:
-    """`x` without the dims of 1 at the axes; without an axis, without all dims that are known to be 1."""
+    """`x` without the dims of 1 at the axes; without an axis, without all dims that are known to be 1.
+
+    Raises a ShapeError if a dim at one of the axes is a number other than 1.
+    """
     value = op.operand(x)
     shape = _shape(value)
     axes = tuple(k for k, n in enumerate(shape) if n is ONE) if axis is None else normal_axes(op.name, value, axis)
@@ -54,7 +60,10 @@ def squeeze(op: OpCall, x: T, axis: Any = None) -> T:
 
 @composite
 def flatten(op: OpCall, x: T, start: int = 0, end: int = -1) -> T:
-    """`x` with the axes from `start` to `end` merged into one."""
+    """`x` with the axes from `start` to `end` (included) merged into one; a tensor without dims gets one dim of 1.
+
+    Raises a ShapeError if `end` comes before `start`.
+    """
     value = op.operand(x)
     shape = _shape(value)
     if not shape:
@@ -68,7 +77,7 @@ def flatten(op: OpCall, x: T, start: int = 0, end: int = -1) -> T:
 
 @composite
 def stack(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
-    """Tensors of one shape, joined along a new axis."""
+    """Tensors of one shape, joined along a new axis. Raises a ShapeError for an empty list."""
     if not isinstance(xs, tuple | list) or not xs:
         raise ShapeError("stack takes a list of tensors", help="for example ops.stack([a, b], axis=0)")
     values = op.operands(xs)
@@ -78,7 +87,10 @@ def stack(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
 
 @composite
 def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
-    """`x` split along `axis` into equal parts, or into parts of the listed sizes."""
+    """`x` split along `axis` into equal parts, or into parts of the listed sizes.
+
+    Raises a ShapeError if the sizes do not add up to the extent; a symbolic extent is checked at run time.
+    """
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -98,7 +110,10 @@ def split(op: OpCall, x: Any, parts: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _last_part(value: Value, axis: int, start: Expr, stop: Expr) -> Any:
-    """Emits the slice from `start` to the end of the axis, whose extent is checked to be `stop`."""
+    """Emits the slice from `start` to the end of the axis, and a match_cast that checks that the axis ends at `stop`; returns its value.
+
+    The match_cast is omitted if the extent is known to be `stop`.
+    """
     shape = _shape(value)
     if decide(Eq(shape[axis], stop)):
         return cut(value, axis, start, stop)
@@ -117,7 +132,10 @@ def _equal_part(value: Value, n: Expr, parts: Any) -> Expr:
 
 @composite
 def chunk(op: OpCall, x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
-    """`x` split along `axis` into at most `parts` parts of ceil(n / parts) elements, the last possibly smaller, as in torch."""
+    """`x` split along `axis` into at most `parts` parts of ceil(n / parts) elements, the last possibly smaller, as in torch.
+
+    If the extent is not a number, it is split into `parts` equal parts, as by `split`.
+    """
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -130,7 +148,7 @@ def chunk(op: OpCall, x: Any, parts: int, axis: int = 0) -> tuple[Any, ...]:
 
 @composite
 def unbind(op: OpCall, x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of `x` at each index along `axis`, without that axis; its extent must be a number."""
+    """The slices of `x` at each index along `axis`, without that axis; its extent must be a number. Raises a ShapeError if it is none."""
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
     n = _shape(value)[at]
@@ -150,7 +168,10 @@ def _image(name: str, x: Any, block: Any) -> tuple[Value, int]:
 
 @composite
 def depth_to_space(op: OpCall, x: T, block: int, mode: str = "DCR") -> T:
-    """Moves blocks of `block` x `block` channels into height and width; mode "CRD" has the channel first, as `pixel_shuffle`."""
+    """Moves blocks of `block` x `block` channels into height and width; mode "CRD" has the channel first, as `pixel_shuffle`.
+
+    Raises a ShapeError for another mode, or if the channels are not divisible by block * block.
+    """
     value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
     _divisible(op.name, value, c, b * b, "channels")
@@ -172,7 +193,10 @@ def pixel_shuffle(op: OpCall, x: T, block: int) -> T:
 
 @composite
 def space_to_depth(op: OpCall, x: T, block: int) -> T:
-    """Moves blocks of height and width into channels: (n, c, h, w) to (n, block * block * c, h / block, w / block)."""
+    """Moves blocks of height and width into channels: (n, c, h, w) to (n, block * block * c, h / block, w / block).
+
+    Raises a ShapeError if height or width is a number that `block` does not divide.
+    """
     value, b = _image(op.name, x, block)
     n, c, h, w = _shape(value)
     _divisible(op.name, value, h, b, "rows")

@@ -103,7 +103,10 @@ def _deduce_conv(d: Deduction, attrs: ConvAttrs) -> tuple[Annotation, ...]:
 
 
 def _with_bias(args: tuple[Tensor, ...], out: Tensor, total: Stage) -> tuple[Stage, ...]:
-    """Returns the stages of a convolution: the sum, and a stage that adds the bias and casts, if there is either to do."""
+    """Returns the stages of a convolution: the sum, then a stage that adds the bias and casts to the result's dtype.
+
+    The second is omitted if there is no bias and the dtypes are equal.
+    """
     if len(args) == 2 and total.dtype is out.dtype:
         return (total,)
 
@@ -143,7 +146,7 @@ def _conv_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Conv
 
 
 def _padded(x: Tensor, window: Window) -> Stage | None:
-    """A stage that copies the operand with zeros around it, so that the sum needs no bounds checks; None without padding."""
+    """Returns a stage that copies the operand with zeros around it, so that the sum needs no bounds checks; None without padding."""
     shape = tuple(simplify(n + lo + hi) for n, (lo, hi) in zip(x.shape[2:], window.padding, strict=True))
     starts = tuple(lo for lo, _ in window.padding)
 

@@ -85,12 +85,15 @@ def conv_integer_last(x: Any, weight: Any, x_zero: Any, weight_zero: Any, stride
 
 
 def _by_group(zero: Value, groups: int, each: Expr) -> Any:
-    """The zero points of the weight, reshaped to broadcast over the matmuls of the groups."""
+    """Returns the zero points of the weight, reshaped to broadcast over the matmuls of the groups; a zero point without dims as it is."""
     return zero if not tensor_of(zero.annotation).shape else reshape(zero, (groups, 1, each))
 
 
 def _depthwise(a: Value, b: Value, x_zero: Any, weight_zero: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """Emits an integer convolution whose groups are single channels; the part of the zero point of `x` is subtracted from each sum."""
+    """Emits an integer convolution whose groups are single channels, and returns its value.
+
+    The zero point of the weight is subtracted from the weight; that of `x`, times the sum of the weights, from each sum.
+    """
     outs, _, *kernel = tensor_of(b.annotation).shape
     rank = len(kernel)
     short: Any = i16
@@ -106,7 +109,7 @@ def _depthwise(a: Value, b: Value, x_zero: Any, weight_zero: Any, stride: Any, p
 
 
 def _check(x: Value, weight: Value, groups: int) -> None:
-    """Checks that both operands are 8-bit integers of equal rank, and that the extents of the kernel are numbers."""
+    """Raises a ShapeError unless both operands are 8-bit integers of equal rank, kernel extents are numbers, and the groups fit."""
     a, b = tensor_of(x.annotation), tensor_of(weight.annotation)
     for value, t in ((x, a), (weight, b)):
         if t.dtype not in (i8, u8):
@@ -130,7 +133,10 @@ def _single(kernel: Sequence[Expr], stride: Any, padding: Any) -> bool:
 
 
 def _moved(codes: Value, zero: Any, to: Any) -> tuple[Any, Any]:
-    """Codes and their zero point as the other 8-bit type: both are shifted by 128, which flips the highest bit."""
+    """Returns codes and their zero point as the 8-bit type `to`: both are shifted by 128, which flips the highest bit.
+
+    They are returned as they are if the codes have this type. Without a zero point it is 0 before the shift.
+    """
     of = tensor_of(codes.annotation).dtype
     if of is to:
         return codes, zero

@@ -69,7 +69,10 @@ def _arange_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_arange, reference=_arange_reference, stages=_arange_stages, attrs=ArangeAttrs, arity=0)
 def arange(op: OpCall, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
-    """start, start + step, … before `stop`; one argument is the stop. Default dtype: i64 for dims and integers, f32 for floats."""
+    """start, start + step, … before `stop`; one argument is the stop. Default dtype: i64 for dims and integers, f32 for floats.
+
+    Raises an Error if dims and floats are mixed.
+    """
     first, last = (0, start) if stop is None else (start, stop)
     numbers = [v.value if isinstance(v, Const) else v for v in (first, last, step)]
     if any(isinstance(v, float) for v in numbers):
@@ -144,7 +147,10 @@ def _eye_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: EyeAt
     arity=0,
 )
 def eye(op: OpCall, rows: Any, columns: Any = None, k: Any = 0, dtype: Any = "f32") -> Any:
-    """A matrix of zeros with ones on the main diagonal, or on the diagonal `k` above it."""
+    """A matrix of zeros with ones on the main diagonal, or on the diagonal `k` above it (below it, if negative).
+
+    Without `columns` it is square.
+    """
     height = as_dim(op.name, rows)
     return op.emit(attrs=EyeAttrs(height, height if columns is None else as_dim(op.name, columns), as_dim(op.name, k), to_dtype(dtype)))
 
@@ -164,7 +170,7 @@ def _deduce_triangle(d: Deduction, attrs: DiagonalAttrs) -> tuple[Annotation, ..
 
 
 def _triangle(keeps: Callable[[Expr, Expr], Expr], reference: Callable[..., Any]) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator that keeps the elements where `keeps(column, diagonal)` holds, and makes the others 0."""
+    """Returns a decorator that declares an operator which keeps elements where `keeps(column, row + k)` holds, and makes the others 0."""
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         def stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: DiagonalAttrs) -> tuple[Stage, ...]:
@@ -238,7 +244,10 @@ def one_hot(op: OpCall, indices: Any, depth: Any, axis: int = -1, on: Any = 1, o
 
 @composite
 def full_like(op: OpCall, x: T, value: Any) -> T:
-    """A tensor with the shape and dtype of `x`, filled with the number `value`."""
+    """A tensor with the shape and dtype of `x`, filled with the number `value`.
+
+    Raises a ShapeError for a float if the dtype is not a float.
+    """
     like = tensor_of(op.operand(x).annotation)
     if isinstance(value, float) and not like.dtype.is_float:
         raise ShapeError(f"{op.name}: {value} is no value of {like.dtype}")

@@ -81,7 +81,10 @@ def _reference(args: Sequence[Array], attrs: DistanceAttrs) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=DistanceAttrs, arity=2)
 def cdist(op: OpCall, x: T, y: T, p: float = 2.0) -> T:
-    """The p-norm distance between each row of `x` (…, m, k) and each row of `y` (…, n, k): (…, m, n). Leading dims broadcast."""
+    """The p-norm distance between each row of `x` (…, m, k) and each row of `y` (…, n, k): (…, m, n). Leading dims broadcast.
+
+    Raises a ShapeError unless p is a number from 1 on; it may be infinite.
+    """
     if isinstance(p, bool) or not isinstance(p, int | float) or not p >= 1:
         raise ShapeError(f"{op.name}: p is a number from 1 on, not {p!r}", help="the largest absolute difference is p=inf")
     return op.emit(*op.operands((x, y)), attrs=DistanceAttrs(float(p)))

@@ -56,7 +56,10 @@ def _bind_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_bind, reference=_bind_reference, attrs=BindAttrs, defines=("dim",))
 def bind_dim(op: OpCall, value: Any, dim: Any = None, most: Any = None) -> Any:
-    """Makes a computed number a new dim; memory is planned for `most`, and a larger number is an error at run time."""
+    """Makes a computed number a new dim; memory is planned for `most`, and a larger number is an error at run time.
+
+    `dim` is the symbol of the new dim; without it a new symbol is made. Raises a ShapeError without `most`.
+    """
     if most is None:
         raise ShapeError(
             f"{op.name}: `most` is missing", help="say what the dim is at most, in terms of other dims: memory is planned for that"

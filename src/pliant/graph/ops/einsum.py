@@ -48,7 +48,10 @@ def _split(equation: str) -> tuple[list[str], str]:
 
 
 def _letters(d: Deduction, equation: str) -> tuple[list[str], str, dict[str, Expr]]:
-    """The letters of each operand (a digit for each dim of `...`), those of the result, and the extent of each letter."""
+    """Returns the letters of each operand (a digit for each dim of `...`), those of the result, and the extent of each letter.
+
+    Extents of a letter must be equal, those of a digit broadcast. Raises if a term does not have as many letters as its operand has dims.
+    """
     inputs, result = _split(equation)
     extents: dict[str, Expr] = {}
     resolved = []
@@ -123,7 +126,11 @@ def _reference(args: Sequence[Array], attrs: EinsumAttrs) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=EinsumAttrs, arity=(1, 2))
 def einsum(op: OpCall, *xs: Any, equation: str | None = None) -> Any:
-    """The sum of products that the equation describes: `ops.einsum("ij,jk->ik", a, b)`."""
+    """The sum of products that the equation describes: `ops.einsum("ij,jk->ik", a, b)`.
+
+    More than two operands are contracted pairwise from the left, one operator each. Raises a ShapeError for an equation that does not fit
+    the operands.
+    """
     if equation is None and xs:
         equation, *rest = xs
         xs = tuple(rest)
@@ -140,14 +147,17 @@ def einsum(op: OpCall, *xs: Any, equation: str | None = None) -> Any:
 
 
 def _needed(a: str, b: str, later: Sequence[str]) -> str:
-    """The letters of two operands that later operands or the result use, `...` first."""
+    """Returns the letters of two operands that later operands or the result use, `...` first."""
     letters = "..." if "..." in a or "..." in b else ""
     wanted = "".join(later).replace("...", "")
     return letters + "".join(c for c in dict.fromkeys((a + b).replace("...", "")) if c in wanted)
 
 
 def _checked(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of the operands and of the result, which is derived if the equation has no `->`."""
+    """Returns the letters of the operands and of the result; without `->` the result has the letters that occur once, sorted.
+
+    Raises a ShapeError for another number of operands, and for characters other than letters and `...`.
+    """
     text = equation.replace(" ", "")
     inputs, result = _split(text)
     if len(inputs) != len(ranks):

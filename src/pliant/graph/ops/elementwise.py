@@ -32,7 +32,7 @@ ZERO = const(0)
 
 
 def project(shape: tuple[Expr, ...], out: tuple[Expr, ...], indices: Indices) -> Indices:
-    """The indices into a broadcast operand of `shape` for the element `indices` of the result: 0 along a dim of 1."""
+    """Returns the indices into a broadcast operand of `shape` for the element `indices` of the result: 0 along a dim of 1."""
     skip = len(out) - len(shape)
     return tuple(_project(n, m, i) for n, m, i in zip(shape, out[skip:], indices[skip:], strict=True))
 
@@ -65,7 +65,10 @@ class Kind:
 
 
 def elementwise(formula: Formula, reference: Callable[..., Any], kind: Kind) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator without attributes whose parameters are all operands: `formula` computes an element from theirs."""
+    """Returns a decorator that declares an operator without attributes, all of whose parameters are operands, which broadcast.
+
+    `formula` computes an element from theirs; `reference` does so on numpy arrays, 16-bit floats as f32. `kind` limits the dtypes.
+    """
 
     def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
         d.same_dtype()
@@ -94,7 +97,7 @@ def pointwise(
     arity: int = 1,
     broadcasts: bool = False,
 ) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator of one stage, named like the operator, that applies `formula(attrs)` to each element."""
+    """Returns a decorator that declares an operator of one stage, named like it, that applies `formula(attrs)` to each element."""
 
     def declare(function: Body[P, R]) -> Callable[P, R]:
         name = function.__name__
@@ -120,7 +123,10 @@ def _check_kind(d: Deduction, kind: Kind) -> None:
 
 
 def result_of(d: Deduction, dtype: DType, formula: Formula) -> Annotation:
-    """The annotation of the result: a broadcast tensor, or a host scalar if all operands are host scalars."""
+    """Returns the annotation of an elementwise result: a broadcast tensor, or a host scalar if all operands are host scalars.
+
+    The scalar has a value if the values of all operands are known.
+    """
     scalars = [a.annotation for a in d.args if isinstance(a.annotation, Scalar)]
     if len(scalars) == len(d.args):
         known = [s.value for s in scalars if s.value is not None]
@@ -155,7 +161,7 @@ def called(fn: str) -> Formula:
 
 
 def _uneven(a: Expr, b: Expr, rest: Expr) -> Expr:
-    """True if the division has a remainder and the signs of a and b differ: floor and truncation then differ by 1."""
+    """Returns the condition that a division has a remainder and the signs of a and b differ: floor and truncation then differ by 1."""
     zero = Const(0, a.dtype)
     return E.And(E.Ne(rest, zero), E.Ne(E.Lt(a, zero), E.Lt(b, zero)))
 
@@ -182,7 +188,7 @@ def _float_remainder(a: Expr, b: Expr) -> Expr:
 
 
 def _by_nonzero(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A quotient or remainder of numpy that gives 0 for integers divided by zero."""
+    """Returns the quotient or remainder `fn` of numpy arrays with 0 where integers are divided by zero."""
 
     def divide(a: Array, b: Array) -> Any:
         if a.dtype.kind == "f":
@@ -325,7 +331,7 @@ def square(op: OpCall, x: T) -> T:
 
 @elementwise(_sign, np.sign, NUMBERS)
 def sign(op: OpCall, x: T) -> T:
-    """-1, 0 or 1; zeros keep their sign, NaN stays NaN."""
+    """-1, 0 or 1; zeros keep their sign, NaN stays NaN. Unsigned integers give 0 or 1."""
     return op.emit(x)
 
 

@@ -95,7 +95,7 @@ def _weights_reference(args: Sequence[Array], attrs: None) -> list[Array]:
 
 @operator(deduce=_deduce_weights, reference=_weights_reference, stages=_weights_stages)
 def half_weights(op: OpCall, bits: Any) -> Any:
-    """Weights packed for `half_matmul`: u16[packs, k, 64]."""
+    """Weights packed for `half_matmul`: u16[packs, k, 64], 64 rows to a pack; the last pack is filled up with zeros."""
     return op.emit(bits)
 
 
@@ -122,7 +122,7 @@ def _matmul_reference(args: Sequence[Array], attrs: HalfMatmulAttrs) -> list[Arr
 
 @operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=HalfMatmulAttrs, arity=2, template="half_weights.matmul")
 def half_matmul(op: OpCall, x: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The matmul of f32 activations with packed 16-bit weights."""
+    """The matmul of f32 activations with packed 16-bit weights: f32[n, rows]."""
     return op.emit(x, weights, attrs=HalfMatmulAttrs(_known(format), rows))
 
 
@@ -157,13 +157,16 @@ def _take_reference(args: Sequence[Array], attrs: HalfAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=HalfAttrs, arity=2)
 def half_take(op: OpCall, bits: Any, ids: Any, format: str) -> Any:
-    """Rows of 16-bit weights as f32."""
+    """Rows of 16-bit weights at the indices `ids`, as f32."""
     return op.emit(bits, ids, attrs=HalfAttrs(_known(format)))
 
 
 @composite
 def half_linear(op: OpCall, x: Any, bits: Any, format: str) -> Any:
-    """`x @ w.T` for 16-bit weights, F16 or BF16, passed as u16[rows, k]; x is f32[n, k]."""
+    """`x @ w.T` for 16-bit weights, F16 or BF16, passed as u16[rows, k]; x is f32[n, k].
+
+    Raises an Error if the number of rows is not a constant.
+    """
     value = op.operand(bits)
     rows = value.tensor.shape[0]
     if not isinstance(rows, Const):

@@ -31,7 +31,7 @@ VALUES = 3  # the number of indices, and of extents, that a message shows
 
 
 def integers(d: Deduction, k: int) -> Tensor:
-    """The annotation of argument `k`; raises an error if it is not of integers."""
+    """Returns the annotation of argument `k`; raises an error if its dtype is not an integer."""
     t = d.tensor(k)
     if not t.dtype.is_int:
         raise d.error(f"{d.what}: the indices `{d.args[k].name}` are {t.dtype}, not integers", arg=k)
@@ -39,7 +39,7 @@ def integers(d: Deduction, k: int) -> Tensor:
 
 
 def tuple_inside(name: str, pairs: Sequence[tuple[Expr, Expr]], first: int) -> tuple[Expr, str, tuple[Expr, ...]]:
-    """The condition that an index tuple is inside of the dims from `first` on, with the message if it is not."""
+    """Returns the condition that an index tuple is inside of the dims from `first` on, the message if it is not, and its values."""
     if len(pairs) == 1:
         return inside(name, pairs[0][0], first, pairs[0][1])
     condition = all_of(*(inside(name, index, 0, extent)[0] for index, extent in pairs))
@@ -51,7 +51,10 @@ def tuple_inside(name: str, pairs: Sequence[tuple[Expr, Expr]], first: int) -> t
 
 
 def checked(name: str, index: Array, extent: int) -> Array:
-    """Indices counted from the start, in numpy; raises an error for one that is out of range."""
+    """Returns indices counted from the start, in numpy: negative ones get the extent added.
+
+    Raises a ShapeError for one that is out of range.
+    """
     wide = index.astype(np.int64)
     wrong = wide[(wide < -extent) | (wide >= extent)]
     if wrong.size:
@@ -67,7 +70,7 @@ def _deduce_gather(d: Deduction, attrs: AxisAttrs) -> tuple[Annotation, ...]:
 
 
 def fits(d: Deduction, k: int, axis: int) -> None:
-    """Requires that the indices, argument `k`, are no larger than argument 0 along the other axes."""
+    """Requires that the indices, argument `k`, are no larger than argument 0 along each axis but `axis`; raises if they cannot be."""
     for i, (n, m) in enumerate(zip(d.tensor(0).shape, d.tensor(k).shape, strict=True)):
         if i != axis and n is not m:
             d.require(Le(m, n), f"{d.what}: dim {i} of `{d.args[k].name}` is {{0}}, that of `{d.args[0].name}` only {{1}}", (m, n), arg=k)
@@ -88,7 +91,10 @@ def _gather_reference(args: Sequence[Array], attrs: AxisAttrs) -> list[Array]:
 
 
 def element_places(name: str, x: Array, index: Array, axis: int) -> tuple[Array, ...]:
-    """The index arrays with which numpy reads, or writes, the elements at indices along an axis."""
+    """Returns the index arrays with which numpy reads, or writes, the elements at indices along an axis.
+
+    Raises if an index is out of range.
+    """
     along = checked(name, index, x.shape[axis])
     return tuple(along if i == axis else np.asarray(place) for i, place in enumerate(np.indices(index.shape, np.int64)))
 
@@ -158,7 +164,10 @@ def _gather_nd_reference(args: Sequence[Array], attrs: BatchAttrs) -> list[Array
 
 @operator(deduce=_deduce_gather_nd, reference=_gather_nd_reference, stages=_gather_nd_stages, attrs=BatchAttrs, arity=2)
 def gather_nd(op: OpCall, x: T, indices: Any, batch_dims: int = 0) -> T:
-    """Slices of `x` at index tuples, which are the rows of the last dim of `indices`."""
+    """Slices of `x` at index tuples, which are the rows of the last dim of `indices`.
+
+    The first `batch_dims` dims are common to both, and the tuples index the dims after them.
+    """
     return op.emit(*op.operands((x, indices)), attrs=BatchAttrs(batch_dims))
 
 

@@ -56,7 +56,10 @@ def _matrix(shape: tuple[Expr, ...], transposed: bool) -> tuple[Expr, Expr]:
 
 
 def product_shape(d: Deduction, how: MatmulAttrs) -> tuple[Expr, ...]:
-    """Returns the shape of the matrix product of an operator's two arguments, batch dims broadcast; raises if they do not fit."""
+    """Returns the shape of the matrix product of an operator's two arguments, batch dims broadcast; raises if they do not fit.
+
+    They do not fit if one has fewer than two dims, or if the columns of the first are not as many as the rows of the second.
+    """
     a, b = d.tensor(0), d.tensor(1)
     for k, t in enumerate((a, b)):
         if len(t.shape) < 2:
@@ -76,7 +79,10 @@ def _deduce_matmul(d: Deduction, attrs: MatmulAttrs | None) -> tuple[Annotation,
 def _contract(
     out: Tensor, extent: Expr, factors: Callable[..., tuple[Expr, Expr]], finish: Callable[..., Expr] | None
 ) -> tuple[Stage, ...]:
-    """Returns the stages of a sum of products in the accumulator's dtype, followed by `finish` and a cast if they are needed."""
+    """Returns the stages of a sum of products in the accumulator's dtype, followed by `finish` and a cast if they are needed.
+
+    `factors` returns the two factors of element i at index k of the sum.
+    """
     wide = accumulator(out.dtype)
 
     def value(i: Indices, r: Indices, read: Callable[..., Expr]) -> Expr:
@@ -126,7 +132,8 @@ def _matmul_reference(args: Sequence[Array], attrs: MatmulAttrs | None) -> list[
 def matmul(op: OpCall, x: T, y: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
     """The matrix product `x @ y`; dims before the last two broadcast. With `transpose_b`, `y` is (…, n, k); `transpose_a` likewise.
 
-    A tensor of one dim is a row on the left and a column on the right; the result does not have that dim.
+    Without a transpose, a tensor of one dim is a row on the left and a column on the right; the result does not have that dim. Raises a
+    ShapeError if the columns of `x` are not as many as the rows of `y`.
     """
     a, b = op.operands((x, y))
     attrs = MatmulAttrs(transpose_a, transpose_b) if transpose_a or transpose_b else None
@@ -182,7 +189,7 @@ def linear(op: OpCall, x: T, weight: T, bias: T | None = None) -> T:
 
 @composite
 def outer(op: OpCall, x: T, y: T) -> T:
-    """The outer product of `x` (n) and `y` (m): (n, m)."""
+    """The outer product of `x` (n) and `y` (m): (n, m). Raises a ShapeError for tensors of other ranks."""
     a, b = op.operands((x, y))
     for v in (a, b):
         if len(tensor_of(v.annotation).shape) != 1:

@@ -73,7 +73,7 @@ def _rms_norm_reference(args: Sequence[Array], attrs: EpsAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_rms_norm, reference=_rms_norm_reference, stages=_rms_norm_stages, attrs=EpsAttrs, arity=2)
 def rms_norm(op: OpCall, x: T, weight: T, eps: float = 1e-6) -> T:
-    """Each row of `x` divided by sqrt(mean of its squares + eps), times the weight."""
+    """Each row of `x` (the last dim) divided by sqrt(mean of its squares + eps), times the weight."""
     return op.emit(x, weight, attrs=EpsAttrs(float(eps)))
 
 
@@ -140,7 +140,7 @@ def rotary_embedding(op: OpCall, x: T, positions: Any, frequencies: Any = None, 
 
 
 def rotary_frequencies(name: str, x: Tensor, base: float) -> Array:
-    """The frequencies base^(-2j/d) for the last dim of `x`, which must be a known even number."""
+    """Returns the f32 frequencies base^(-2j/d) for the last dim d of `x`; raises a ShapeError unless that is an even number above 0."""
     width = x.shape[-1] if x.shape else const(0)
     if not isinstance(width, Const) or width.value % 2 or not width.value:
         raise ShapeError(

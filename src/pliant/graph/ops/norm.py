@@ -48,7 +48,10 @@ class _Rows:
 
 
 def _normalized(x: Tensor, rows: _Rows, eps: float, affine: Callable[[Indices, Read], list[Expr]]) -> tuple[Stage, ...]:
-    """(x - mean) / sqrt(variance + eps), times and plus the factors that `affine` returns for an element."""
+    """Returns the stages of (x - mean) / sqrt(variance + eps), times and plus the factors that `affine` returns for an element, if any.
+
+    Statistics are computed over `rows`, in f32 for 16-bit floats.
+    """
     wide = accumulator(x.dtype)
     count = Cast(wide, product(rows.reduce))
 
@@ -181,7 +184,7 @@ def _group_norm_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs
 
 
 def _group(channel: Expr, per_group: Expr, groups: Expr) -> Expr:
-    """The group of a channel; for symbolic dims bounded by `groups - 1`, so that range analysis sees it in range."""
+    """Returns the group of a channel; for symbolic dims bounded by `groups - 1`, so that range analysis sees it in range."""
     if per_group is const(1):
         return channel
     return channel // per_group if isinstance(per_group, Const) else Min(channel // per_group, groups - 1)
@@ -288,7 +291,7 @@ def _lp_reference(args: Sequence[Array], attrs: LpAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_lp, reference=_lp_reference, stages=_lp_stages, attrs=LpAttrs)
 def lp_normalize(op: OpCall, x: T, axis: int = -1, p: int = 2, eps: float = 1e-12) -> T:
-    """`x` divided by its p-norm along `axis`, or by `eps` if the norm is smaller."""
+    """`x` divided by its p-norm along `axis`, or by `eps` if the norm is smaller. Raises a ShapeError unless p is an integer from 1 on."""
     value = op.operand(x)
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
         raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}")

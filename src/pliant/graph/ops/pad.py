@@ -68,7 +68,10 @@ def _extent(d: Deduction, axis: int, n: Expr, lo: Expr, hi: Expr, mode: str) -> 
 
 
 def _place(at: Expr, n: Expr, lo: Expr, hi: Expr, mode: str) -> Expr:
-    """The index into the operand for the element of the result at offset `at` from the operand's start."""
+    """Returns the index into the operand for the element of the result at offset `at` from the operand's start.
+
+    In mode "constant" that is `at` itself, which may be outside of the operand.
+    """
     if lo is ZERO and hi is ZERO:
         return at
     if mode == "reflect":
@@ -121,7 +124,11 @@ def _reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce, reference=_reference, stages=_stages, attrs=PadAttrs)
 def pad(op: OpCall, x: T, pads: Any, mode: str = "constant", value: Any = 0) -> T:
-    """`x` with elements added before and after along each axis; `pads` has an amount or a pair for each axis."""
+    """`x` with elements added before and after along each axis; `pads` has an amount or a pair for each axis.
+
+    `mode` is "constant" (with `value`, where negative amounts remove elements), "reflect", "edge" or "circular". Raises an Error for a
+    value that is no number of the dtype.
+    """
     source = op.operand(x)
     shape, dtype = tensor_of(source.annotation).shape, tensor_of(source.annotation).dtype
     if isinstance(value, Const):

@@ -64,7 +64,7 @@ class ShrinkAttrs:
 def _activation(
     formula: Callable[[Expr, Any], Expr], reference: Callable[[Array, Any], Any], attrs_type: type
 ) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Decorator: declares an elementwise operator of floats with attributes, by its formula and a numpy function."""
+    """Returns a decorator that declares an elementwise operator of floats with attributes, by its formula and a numpy function."""
 
     def of(attrs: Any) -> Formula:
         return widened(lambda x: formula(x, attrs))

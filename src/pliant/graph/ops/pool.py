@@ -80,7 +80,7 @@ def _deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
 
 
 def _pool_stage(x: Tensor, out: Tensor, attrs: Any, combiner: Any, outside: Expr, init: Expr, each: Callable[[Expr], Expr]) -> Stage:
-    """The stage that combines `each` of the taps of a window; a tap in the padding is `outside`."""
+    """Returns the stage that combines `each(tap)` over the taps of a window, starting with `init`; a tap in the padding is `outside`."""
     window = _window(attrs)
 
     def value(i: Indices, r: Indices, read: Read) -> Expr:
@@ -226,7 +226,7 @@ def _adaptive_result(d: Deduction, x: Tensor, attrs: AdaptiveAttrs) -> tuple[Ann
 
 
 def _adaptive_extent(n: Expr, o: Expr) -> Expr:
-    """Returns the largest number of elements of any window if `o` windows cover `n` elements."""
+    """Returns the largest number of elements of any window if `o` windows cover `n` elements; for symbolic extents an upper bound."""
     if isinstance(n, Const) and isinstance(o, Const):
         return const(max(-(-(i + 1) * n.value // o.value) - i * n.value // o.value for i in range(o.value)))
     return n if o is const(1) else simplify((n + o - 1) // o + 1)

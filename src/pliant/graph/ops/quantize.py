@@ -40,7 +40,10 @@ _CODES = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2", *_LARGEST)
 
 @dataclass(frozen=True, slots=True)
 class QuantizeAttrs:
-    """The attributes of `quantize_linear`: axis and block size of the scales, dtype of the codes, whether floats out of range saturate."""
+    """The attributes of `quantize_linear`: axis and block size of the scales (0: no blocks), dtype of the codes, whether floats saturate.
+
+    Integer codes always saturate.
+    """
 
     axis: int
     block_size: int
@@ -50,19 +53,19 @@ class QuantizeAttrs:
 
 @dataclass(frozen=True, slots=True)
 class DequantizeAttrs:
-    """The attributes of `dequantize_linear`: the axis and block size of the scales."""
+    """The attributes of `dequantize_linear`: the axis and block size of the scales (0: no blocks)."""
 
     axis: int
     block_size: int
 
 
 def _loaded(stored: DType) -> DType:
-    """The dtype that elements of a storage type have once they are loaded."""
+    """Returns the dtype of loaded elements: integers of 2 and 4 bits are i8 or u8, small floats f32, others as they are."""
     return to_dtype(_WIDE.get(stored.name, "f32")) if stored.storage else stored
 
 
 def _check_scales(d: Deduction, attrs: Any, codes: DType) -> None:
-    """Checks that scale and zero point have the shapes that axis and block size imply, and fitting dtypes."""
+    """Raises unless the codes' dtype is supported, and scale and zero point have fitting dtypes and the shapes for axis and block size."""
     x, scale = d.tensor(0), d.tensor(1)
     if codes.name not in _CODES and not (codes is i32 and d.what == "dequantize_linear"):
         raise d.error(f"{d.what}: codes are not {codes}", help=f"one of {', '.join(_CODES)}")
@@ -107,7 +110,11 @@ def _clamped(e: Expr, low: float, high: float) -> Expr:
 
 
 def _code(value: Expr, zero: Expr | None, codes: DType, saturate: bool) -> Expr:
-    """Returns the quantized code of a quotient x / scale, as an expression."""
+    """Returns the quantized code of a quotient x / scale, as an expression.
+
+    Integers: rounded to even, plus the zero point, clamped to the range of the codes. Floats: clamped to their largest number if
+    `saturate`, else as they are.
+    """
     if codes.is_float:
         most = _LARGEST[codes.name]
         return _cast(f32, _clamped(value, -most, most) if saturate else value)
@@ -162,7 +169,11 @@ def _quantize_reference(args: Sequence[Array], attrs: QuantizeAttrs) -> list[Arr
 def quantize_linear(
     op: OpCall, x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, dtype: Any = u8, saturate: bool = True
 ) -> Any:
-    """The codes of `x`: saturate(round(x / scale) + zero_point)."""
+    """The codes of `x`: saturate(round(x / scale) + zero_point).
+
+    A scale is one number, one for each index of `axis`, or one for each `block_size` elements along it. Float codes are not rounded to
+    integers.
+    """
     values = _operands(op.name, x, scale, zero_point, _loaded(to_dtype(dtype)))
     return op.emit(*values, attrs=QuantizeAttrs(_axis(op.name, values[0], axis), block_size, to_dtype(dtype), saturate))
 
@@ -193,7 +204,10 @@ def _dequantize_reference(args: Sequence[Array], attrs: DequantizeAttrs) -> list
 
 @operator(deduce=_deduce_dequantize, reference=_dequantize_reference, stages=_dequantize_stages, attrs=DequantizeAttrs, arity=(2, 3))
 def dequantize_linear(op: OpCall, x: T, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0) -> Any:
-    """The values of codes: (x - zero_point) * scale."""
+    """The values of codes: (x - zero_point) * scale.
+
+    A scale is one number, one for each index of `axis`, or one for each `block_size` elements along it.
+    """
     values = _operands(op.name, x, scale, zero_point, None)
     return op.emit(*values, attrs=DequantizeAttrs(_axis(op.name, values[0], axis), block_size))
 
@@ -252,6 +266,9 @@ def _operands(name: str, x: Any, scale: Any, zero_point: Any, like: DType | None
 
 
 def _axis(name: str, x: Any, axis: int) -> int:
-    """The axis of scales, counted from the start; unused, and not checked, for tensors with fewer dims."""
+    """Returns the axis of scales, counted from the start.
+
+    0, without a check, for a tensor without dims, or of one dim and `axis` above 0.
+    """
     rank = len(x.annotation.shape) if isinstance(x.annotation, Tensor) else 0
     return normal_axis(name, x, axis) if rank > 1 or (axis < 1 and rank) else 0

@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which elements of `dtype` are summed."""
+    """Returns the dtype in which elements of `dtype` are summed: f32 for 16-bit floats, else the dtype itself."""
     return f32 if dtype in (f16, bf16) else dtype
 
 
 def normal_axis(name: str, x: Value, axis: int, extra: int = 0) -> int:
-    """Returns `axis` counted from the start; raises an error if `x` does not have it."""
+    """Returns `axis` counted from the start; raises a ShapeError if it is no integer, or if `x` with `extra` more dims does not have it."""
     rank = len(tensor_of(x.annotation).shape) + extra
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise ShapeError(f"{name}: an axis is an integer, not {axis!r}")
@@ -80,7 +80,7 @@ def reduced_shape(shape: tuple[Expr, ...], axis: tuple[int, ...], keepdims: bool
 
 
 def join_axes(rank: int, axis: tuple[int, ...], keepdims: bool, i: Indices, r: Indices) -> Indices:
-    """The indices into the operand, from those of the result and of the reduction."""
+    """Returns the indices into the operand, from the indices `i` of the result and `r` of the reduction."""
     kept, reduced = iter(i), iter(r)
     indices = []
     for a in range(rank):
@@ -205,7 +205,7 @@ class NormAttrs:
 
 
 def _reduction(rule: _Rule, reference: Callable[..., Any], attrs_type: type = ReduceAttrs) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Decorator: declares a reduction along axes by its rule and a numpy function."""
+    """Returns a decorator that declares a reduction along axes by its rule and a numpy function."""
 
     def deduce(d: Deduction, attrs: Any) -> tuple[Annotation, ...]:
         return _deduced(d, attrs, rule.of)
@@ -224,25 +224,25 @@ def _zero(dtype: DType) -> Expr:
 
 @_reduction(_Rule("add", _zero), lambda x, axis, keepdims, attrs: np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
 def sum(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """The sum along `axis` (an integer, several, or None for all)."""
+    """The sum along `axis` (an integer, several, or None for all); with `keepdims` these axes stay as dims of 1."""
     return _reduce(op, x, axis, keepdims)
 
 
 @_reduction(_Rule("add", _zero, finish=lambda total, count, attrs: Div(total, Cast(total.dtype, count)), of="floats"), _mean)
 def mean(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """The mean along `axis`."""
+    """The mean of floats along `axis`."""
     return _reduce(op, x, axis, keepdims)
 
 
 @_reduction(_Rule("max", lambda d: limit(d, False)), _extremum(np.max, False))
 def max(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """The largest element along `axis`."""
+    """The largest element along `axis`; NaN if one is NaN. Without elements it is the smallest value of the dtype."""
     return _reduce(op, x, axis, keepdims)
 
 
 @_reduction(_Rule("min", lambda d: limit(d, True)), _extremum(np.min, True))
 def min(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
-    """The smallest element along `axis`."""
+    """The smallest element along `axis`; NaN if one is NaN. Without elements it is the largest value of the dtype."""
     return _reduce(op, x, axis, keepdims)
 
 
@@ -279,7 +279,10 @@ def sum_square(op: OpCall, x: T, axis: Any = None, keepdims: bool = False) -> T:
     NormAttrs,
 )
 def norm(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, p: int = 2) -> T:
-    """The p-norm along `axis`: the sum of absolute values for p = 1, the Euclidean length for p = 2."""
+    """The p-norm along `axis`: the sum of absolute values for p = 1, the Euclidean length for p = 2.
+
+    Raises a ShapeError unless p is an integer from 1 on.
+    """
     value = op.operand(x)
     if not isinstance(p, int) or isinstance(p, bool) or p < 1:
         raise ShapeError(f"{op.name}: p is a whole number from 1 on, not {p!r}", help="the largest absolute value is ops.max(ops.abs(x))")

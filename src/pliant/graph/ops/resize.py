@@ -41,9 +41,10 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 @dataclass(frozen=True, slots=True)
 class ResizeAttrs:
-    """Sizes or scales of all dims, and the interpolation; the last two numbers matter for "cubic" and "linear" only.
+    """Sizes or scales of all dims, and the interpolation: mode, coordinates, rounding of "nearest", parameters of "cubic" and "linear".
 
-    `ratios` are the scale factors of the dims as fractions, for sizes that were rounded and so do not determine them.
+    `cubic_coeff_a` is for "cubic", `exclude_outside` for both. `ratios` are the scale factors of the dims as fractions, for sizes that were
+    rounded and so do not determine them.
     """
 
     sizes: tuple[Expr, ...] | None
@@ -105,7 +106,7 @@ def _kept(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> bool:
 
 
 def _ratio(attrs: ResizeAttrs, k: int, n: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """Returns the scale factor of spatial dim k as a fraction (up, down)."""
+    """Returns the scale factor of dim k as a fraction (up, down)."""
     if attrs.ratios is not None:
         return attrs.ratios[k]
     if attrs.scales is not None:
@@ -131,7 +132,7 @@ def _coordinate(kind: str, i: Expr, n: Expr, size: Expr, up: Expr, down: Expr) -
 
 
 def _rounded(kind: str, a: Expr, b: Expr) -> Expr:
-    """Returns a / b rounded to an integer as `kind` says, as an expression."""
+    """Returns a / b rounded to an integer as `kind` says, as an expression; any kind but the other three rounds ties down."""
     if kind == "floor":
         return a // b
     if kind == "ceil":
@@ -146,7 +147,10 @@ def _clamped(at: Expr, n: Expr) -> Expr:
 
 
 def _weights(attrs: ResizeAttrs, t: Expr) -> list[Expr]:
-    """The weights of two (linear) or four (cubic) taps, for a point at distance t (0 <= t < 1) after the first, or the second."""
+    """Returns the weights of two (linear) or four (cubic) taps.
+
+    The point is at distance t (0 <= t < 1) after the first of the two, or the second of the four.
+    """
     one, two = Const(1.0, t.dtype), Const(2.0, t.dtype)
     if attrs.mode == "linear":
         return [Sub(one, t), t]
@@ -173,7 +177,10 @@ class _Taps:
 
 
 def _taps(attrs: ResizeAttrs, whole: Expr, part: Expr, n: Expr, wide: DType) -> _Taps:
-    """Returns the elements and weights to interpolate at the source coordinate `whole + part`."""
+    """Returns the elements and weights to interpolate at the source coordinate `whole + part`.
+
+    Indices are clamped to the tensor. With `exclude_outside`, taps outside of it have weight 0, and the other weights add up to 1.
+    """
     first = whole - (1 if attrs.mode == "cubic" else 0)
     weights = _weights(attrs, part)
     places = [first + j for j in range(len(weights))]
@@ -312,7 +319,8 @@ def resize(
 ) -> T:
     """`x` interpolated to `sizes`, or by `scales`: one for each dim, including batch and channels.
 
-    `ratios` are pairs (up, down), used with `sizes`: the scale factor is up / down, whatever the sizes are.
+    `ratios` are pairs (up, down), used with `sizes`: the scale factor is up / down, whatever the sizes are. Raises a ShapeError unless
+    exactly one of `sizes` and `scales` is given.
     """
     if (sizes is None) == (scales is None):
         raise ShapeError("resize takes either sizes or scales", help="for example ops.resize(x, scales=[1, 1, 2, 2])")

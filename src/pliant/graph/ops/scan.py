@@ -36,7 +36,7 @@ class ScanAttrs(AxisAttrs):
 
 
 def numeric(d: Deduction, k: int = 0) -> Tensor:
-    """The annotation of argument `k`; raises an error for bools and storage types."""
+    """Returns the annotation of argument `k`; raises an error for bools and storage types."""
     x = d.tensor(k)
     if x.dtype is bool_ or x.dtype.storage:
         raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, i64)")
@@ -66,13 +66,13 @@ def _reference(ufunc: np.ufunc, identity: int) -> Reference:
 
 @operator(deduce=_deduce, reference=_reference(np.add, 0), attrs=ScanAttrs, template="scan.running")
 def cumsum(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The running sum along `axis`."""
+    """The running sum along `axis`; without the element itself if `exclusive`, from the end if `reverse`."""
     return _scan(op, x, axis, exclusive, reverse)
 
 
 @operator(deduce=_deduce, reference=_reference(np.multiply, 1), attrs=ScanAttrs, template="scan.running")
 def cumprod(op: OpCall, x: T, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> T:
-    """The running product along `axis`."""
+    """The running product along `axis`; without the element itself if `exclusive`, from the end if `reverse`."""
     return _scan(op, x, axis, exclusive, reverse)
 
 
@@ -95,14 +95,20 @@ def _extremum_reference(better: Callable[[Array, Array], Any]) -> Reference:
 
 @operator(deduce=_deduce_extremum, reference=_extremum_reference(np.greater_equal), attrs=AxisAttrs, template="scan.extremum")
 def cummax(op: OpCall, x: T, axis: int = -1) -> Any:
-    """The running maximum along `axis`, and its index."""
+    """The running maximum along `axis`, and its index (i64): that of the last of equal elements.
+
+    From a NaN on both are those of the last NaN.
+    """
     value = op.operand(x)
     return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 
 
 @operator(deduce=_deduce_extremum, reference=_extremum_reference(np.less_equal), attrs=AxisAttrs, template="scan.extremum")
 def cummin(op: OpCall, x: T, axis: int = -1) -> Any:
-    """The running minimum along `axis`, and its index."""
+    """The running minimum along `axis`, and its index (i64): that of the last of equal elements.
+
+    From a NaN on both are those of the last NaN.
+    """
     value = op.operand(x)
     return op.emit(value, attrs=AxisAttrs(normal_axis(op.name, value, axis)))
 

@@ -43,7 +43,10 @@ class ScatterNDAttrs:
 
 
 def _same_updates(d: Deduction, k: int, reduction: str) -> Tensor:
-    """The annotation of the updates, argument `k`; raises an error if its dtype is not that of the data."""
+    """Returns the annotation of the updates, argument `k`.
+
+    Raises an error if its dtype is not that of the data, if there is no such reduction, for storage types, and for a reduction of bools.
+    """
     x, updates = d.tensor(0), d.tensor(k)
     if updates.dtype is not x.dtype:
         help_ = f"write ops.cast({d.args[k].name}, {x.dtype})"
@@ -86,7 +89,10 @@ def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) ->
 
 @operator(deduce=_deduce_scatter, reference=_scatter_reference, attrs=ScatterAttrs, arity=3, template="scatter.elements", updates=True)
 def scatter(op: OpCall, x: T, indices: Any, updates: Any, axis: int = 0, reduction: str = "none") -> T:
-    """`x` with updates written at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ONNX ScatterElements)."""
+    """`x` with updates written at indices along `axis`: y[indices[i, j], j] = updates[i, j] for axis 0 (ONNX ScatterElements).
+
+    With a reduction (add, mul, min, max) they are combined with the old values.
+    """
     values = op.operands((x, indices, updates))
     return op.emit(*values, attrs=ScatterAttrs(normal_axis(op.name, values[0], axis), reduction))
 
@@ -114,7 +120,10 @@ def _scatter_nd_reference(args: Sequence[Array], attrs: ScatterNDAttrs) -> list[
     deduce=_deduce_scatter_nd, reference=_scatter_nd_reference, attrs=ScatterNDAttrs, arity=3, template="scatter.tuples", updates=True
 )
 def scatter_nd(op: OpCall, x: T, indices: Any, updates: Any, reduction: str = "none") -> T:
-    """`x` with slices updated at index tuples, which are the rows of the last dim of `indices`."""
+    """`x` with slices updated at index tuples, which are the rows of the last dim of `indices`.
+
+    With a reduction (add, mul, min, max) updates are combined with the old values.
+    """
     return op.emit(*op.operands((x, indices, updates)), attrs=ScatterNDAttrs(reduction))
 
 

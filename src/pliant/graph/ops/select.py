@@ -62,7 +62,10 @@ def _elements(args: tuple[Tensor, ...], attrs: Any) -> tuple[Expr, ...]:
     capacity=_elements,
 )
 def nonzero(op: OpCall, x: T, count: Any = None) -> Any:
-    """The indices of the nonzero elements in row-major order, one index tuple in each row."""
+    """The indices of the nonzero elements in row-major order, one index tuple in each row.
+
+    `count` is the symbol of the number of rows; without it a new symbol is made.
+    """
     return op.emit(op.operand(x), attrs=CountAttrs(new_dim(count)))
 
 
@@ -105,7 +108,10 @@ def _same(a: Any, b: Any) -> bool:
     deduce=_deduce_unique, reference=_unique_reference, attrs=UniqueAttrs, template="select.unique", defines=("count",), capacity=_elements
 )
 def unique(op: OpCall, x: T, sorted: bool = True, count: Any = None) -> Any:
-    """The distinct elements of `x`, the first index of each, the group number of every element, and the size of each group."""
+    """The distinct elements of `x`, the first index of each, the group number of every element, and the size of each group.
+
+    They are sorted, or in order of first occurrence if `sorted` is false. `count` is the symbol of their number.
+    """
     return op.emit(op.operand(x), attrs=UniqueAttrs(new_dim(count), sorted))
 
 
@@ -146,7 +152,7 @@ def _corners(box: Array, center: bool) -> tuple[Any, ...]:
 
 
 def _overlaps(a: Array, b: Array, threshold: Any, center: bool) -> bool:
-    """True if the intersection over union of two boxes is above the threshold."""
+    """True if the intersection over union of two boxes is above the threshold; False if they do not meet or one has no area."""
     p, q = _corners(a, center), _corners(b, center)
     width, height = min(p[2], q[2]) - max(p[0], q[0]), min(p[3], q[3]) - max(p[1], q[1])
     areas = [(c[2] - c[0]) * (c[3] - c[1]) for c in (p, q)]
@@ -193,7 +199,8 @@ def non_max_suppression(
 ) -> Any:
     """Non-maximum suppression: rows (batch, class, box), best score first in each class, without boxes that overlap a better one.
 
-    Boxes are two corners (y1, x1, y2, x2), or (x, y, width, height) around a center. At most `max_output` are kept for each class.
+    Boxes are two corners (y1, x1, y2, x2), or with `center_point_box` (x, y, width, height) around a center. Boxes whose score is not above
+    `score_threshold` are left out. At most `max_output` are kept for each class; `most` is a bound on it that memory is planned for.
     """
     values = [op.operand(boxes), op.operand(scores), op.operand(max_output, i64)]
     values += [op.operand(threshold, f32) for threshold in (iou_threshold, score_threshold)]
@@ -222,7 +229,7 @@ def where(op: OpCall, condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @composite
 def masked_select(op: OpCall, x: T, mask: Any, count: Any = None) -> T:
-    """The elements of `x` where `mask` is true, in row-major order; the two broadcast."""
+    """The elements of `x` where `mask` is true, in row-major order; the two broadcast. Raises a ShapeError if the mask is not bool."""
     value: Any = op.operand(x)
     chosen: Any = op.operand(mask)
     if tensor_of(chosen.annotation).dtype is not bool_:
@@ -244,7 +251,10 @@ def compress(op: OpCall, x: T, condition: Any, axis: int | None = None, count: A
 
 
 def _known(max_output: Any, value: Value, boxes: Tensor) -> Expr:
-    """Returns the compile-time bound on the number of boxes that are kept for a class."""
+    """Returns the compile-time bound on the number of boxes that are kept for a class.
+
+    That is `max_output` if its value is known (0 if negative), else the number of boxes.
+    """
     if isinstance(max_output, int):
         return const(max(max_output, 0))
     known = value.annotation.value if isinstance(value.annotation, Scalar) else None

@@ -74,7 +74,7 @@ def flatten(indices: Indices, shape: tuple[Expr, ...]) -> Expr:
 
 
 def _reshape_indices(i: Indices, new: tuple[Expr, ...], old: tuple[Expr, ...]) -> Indices:
-    """Indices into the old shape; equal leading and trailing dims need no arithmetic."""
+    """Returns the indices into the old shape for indices `i` of the new one; equal leading and trailing dims need no arithmetic."""
     head = 0
     while head < min(len(old), len(new)) and old[head] is new[head]:
         head += 1
@@ -104,7 +104,10 @@ def _reshape_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: S
     view=True,
 )
 def reshape(op: OpCall, x: T, shape: Any) -> T:
-    """The same elements in row-major order with another shape; one extent may be -1 and is inferred."""
+    """The same elements in row-major order with another shape; one extent may be -1 and is inferred.
+
+    Raises a ShapeError for more than one -1.
+    """
     value = op.operand(x)
     dims = [as_dim(op.name, s) for s in (shape if isinstance(shape, tuple | list) else (shape,))]
     open_ = [k for k, s in enumerate(dims) if isinstance(s, Const) and s.value == -1]
@@ -183,7 +186,7 @@ def _concat_stages(args: tuple[Tensor, ...], outs: tuple[Tensor, ...], attrs: Ax
     arity=(1, None),
 )
 def concat(op: OpCall, xs: Sequence[T], axis: int = 0) -> T:
-    """Tensors joined along `axis`."""
+    """Tensors joined along `axis`. Raises an Error for an empty list."""
     if not isinstance(xs, tuple | list) or not xs:
         raise Error("concat takes a list of tensors", help="for example ops.concat([a, b], axis=0)")
     values = op.operands(xs)
@@ -216,13 +219,13 @@ def wide_index(index: Expr) -> Expr:
 
 
 def wrapped(index: Expr, extent: Expr) -> Expr:
-    """A loaded index counted from the start: negative ones get the extent added."""
+    """Returns a loaded index as i64, counted from the start: negative ones get the extent added."""
     wide = wide_index(index)
     return wide if index.dtype.kind == "u" else Select(Lt(wide, const(0)), wide + extent, wide)
 
 
 def inside(name: str, index: Expr, axis: int, extent: Expr) -> tuple[Expr, str, tuple[Expr, ...]]:
-    """The condition that a loaded index is in range, with the message and its values if it is not."""
+    """Returns the condition that a loaded index is in range, the message if it is not, and the message's values (index, extent)."""
     place = wrapped(index, extent)
     message = f"{name}: index {{0}} is outside of dim {axis}, which has {{1}} elements"
     return And(Le(const(0), place), Lt(place, extent)), message, (wide_index(index), extent)
@@ -262,7 +265,7 @@ class FullAttrs:
     arity=0,
 )
 def full(op: OpCall, shape: Any, value: Any, dtype: Any = None) -> Any:
-    """A tensor filled with the number `value`."""
+    """A tensor filled with the number `value`; without a dtype f32, or bool for a bool. Raises an Error if the value is no number."""
     if isinstance(value, Const):
         literal = value
     elif isinstance(value, bool | int | float):
@@ -287,7 +290,7 @@ class ScalarAttrs:
     arity=0,
 )
 def scalar(op: OpCall, value: Any) -> Any:
-    """A host scalar from an expression over dims."""
+    """A host scalar from an expression over dims; raises an Error for what is none."""
     if isinstance(value, bool):  # printed programs have a bool where a condition over dims was folded
         value = Const(value, bool_)
     if not isinstance(value, Expr):
@@ -296,7 +299,7 @@ def scalar(op: OpCall, value: Any) -> Any:
 
 
 def _remaining(old: tuple[Expr, ...], new: list[Expr]) -> Expr:
-    """The extent of -1: equal factors cancel (also if they are 0), the rest is divided."""
+    """Returns the extent of -1: equal factors of old and new shape cancel (also if they are 0), the rest is divided."""
     above = [f for n in old for f in _factors(n)]
     below = [f for n in new for f in _factors(n)]
     for f in list(below):
@@ -311,7 +314,7 @@ def _factors(e: Expr) -> list[Expr]:
 
 
 def number(what: str, value: float, dtype: DType) -> Const:
-    """A number as a literal of a dtype; raises an error for floats below 16 bits, which arise only by rounding others."""
+    """Returns a number as a literal of a dtype; raises a ShapeError for floats below 16 bits, which arise only by rounding others."""
     if dtype.storage and dtype.is_float:
         raise ShapeError(f"{what}: there are no numbers of {dtype}", help=f'make it of f32, and round it: ops.cast(y, "{dtype}")')
     return Const(value, dtype)

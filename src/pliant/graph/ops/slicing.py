@@ -69,7 +69,8 @@ def _slice_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 def slice(op: OpCall, x: T, axis: int, start: Any = None, stop: Any = None, step: int = 1, count: Any = None) -> T:
     """The elements start, start + step, … before stop along `axis`; negative integers count from the end, None is the respective end.
 
-    If a bound is known only at run time, `count` may name the new dim of the extent.
+    Bounds outside of the axis are an error. If a bound is known only at run time, bounds are clamped instead, and `count` may name the new
+    dim of the extent. Raises a ShapeError for a step that is no integer or 0.
     """
     value = op.operand(x)
     at = normal_axis(op.name, value, axis)
@@ -125,7 +126,10 @@ def strided_slice(op: OpCall, x: T, axis: int, start: Any, extent: Any, step: in
 
 
 def _bound(bound: Any, n: Expr, default: Expr) -> Expr:
-    """Returns the bound of a slice counted from the start: negative ones count from the end `n`, None is the default."""
+    """Returns the bound of a slice counted from the start: negative numbers count from the end `n`, None is the default.
+
+    A symbolic bound is returned as it is.
+    """
     if bound is None:
         return default
     place = as_dim("slice", bound)
@@ -144,7 +148,7 @@ def _wide(value: Any) -> Any:
 
 
 def _cut(value: Value, axis: int, start: Any, stop: Any, step: int, count: Any) -> Any:
-    """Emits a slice whose bounds are clamped at run time; its extent and its start become new dims."""
+    """Emits a slice whose bounds are clamped at run time, and returns its value; its extent (`count`) and its start become new dims."""
     n = tensor_of(value.annotation).shape[axis]
     low, high = (const(0), n) if step > 0 else (const(-1), simplify(n - 1))
 

@@ -38,7 +38,7 @@ class SortAttrs:
 
 
 def ordered(d: Deduction, k: int = 0) -> Tensor:
-    """The annotation of argument `k`; raises an error for storage types, which have no order."""
+    """Returns the annotation of argument `k`; raises an error for storage types, which have no order."""
     x = d.tensor(k)
     if x.dtype.storage:
         raise d.error(f"{d.what} of {x.dtype}", arg=k, help=f"write ops.cast({d.args[k].name}, f32)")
@@ -46,7 +46,7 @@ def ordered(d: Deduction, k: int = 0) -> Tensor:
 
 
 def stable_order(x: Array, axis: int, descending: bool) -> Array:
-    """The indices that sort along an axis stably, in numpy."""
+    """Returns the indices that sort along an axis, in numpy; equal elements keep their order, also if it is descending."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     last = x.shape[axis] - 1
@@ -65,7 +65,7 @@ def _sort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_sort, reference=_sort_reference, attrs=SortAttrs, template="sort.sort")
 def sort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The elements sorted along `axis`, and their indices in `x`."""
+    """The elements sorted along `axis`, and their indices (i64) in `x`; equal elements keep their order."""
     value = op.operand(x)
     return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
@@ -80,7 +80,7 @@ def _argsort_reference(args: Sequence[Array], attrs: SortAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_argsort, reference=_argsort_reference, attrs=SortAttrs, template="sort.argsort")
 def argsort(op: OpCall, x: T, axis: int = -1, descending: bool = False) -> Any:
-    """The indices that sort the elements along `axis`."""
+    """The indices (i64) that sort the elements along `axis`; equal elements keep their order."""
     value = op.operand(x)
     return op.emit(value, attrs=SortAttrs(normal_axis(op.name, value, axis), descending))
 
@@ -110,7 +110,7 @@ def _topk_reference(args: Sequence[Array], attrs: Any) -> list[Array]:
 
 @operator(deduce=_deduce_topk, reference=_topk_reference, attrs=TopkAttrs, template="sort.topk")
 def topk(op: OpCall, x: T, k: Any, axis: int = -1, largest: bool = True) -> Any:
-    """The `k` largest (or smallest) elements along `axis` in order, and their indices."""
+    """The `k` largest (or smallest) elements along `axis` in order, and their indices (i64); of equal elements the first come first."""
     value = op.operand(x)
     return op.emit(value, attrs=TopkAttrs(as_dim(op.name, k), normal_axis(op.name, value, axis), largest))
 
@@ -147,11 +147,17 @@ def _searchsorted_reference(args: Sequence[Array], attrs: SearchAttrs) -> list[A
 
 @operator(deduce=_deduce_searchsorted, reference=_searchsorted_reference, attrs=SearchAttrs, arity=2, template="sort.search")
 def searchsorted(op: OpCall, order: T, values: Any, right: bool = False) -> Any:
-    """The insertion point of each value in `order`, which is sorted along its last dim and has one dim, or those of the values."""
+    """The insertion point of each value in `order`, which is sorted along its last dim and has one dim, or those of the values.
+
+    It is before equal elements, or after them with `right`.
+    """
     return op.emit(*op.operands((order, values)), attrs=SearchAttrs(right))
 
 
 @composite
 def bucketize(op: OpCall, values: T, boundaries: Any, right: bool = False) -> Any:
-    """The index of the bucket between `boundaries` that contains each value."""
+    """The index of the bucket between `boundaries` that contains each value: the number of boundaries below it.
+
+    With `right`, a boundary that equals the value counts too.
+    """
     return searchsorted(boundaries, values, right)

@@ -28,7 +28,10 @@ Pads = tuple[tuple[Expr, Expr], ...]
 
 
 def whole_numbers(name: str, what: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
-    """One integer for each of `rank` dims, from one number or a sequence; raises an error if one is below `least`."""
+    """Returns one integer for each of `rank` dims, from one number or a sequence.
+
+    Raises an error for another number of items, for one that is no integer, and for one below `least`.
+    """
     items = tuple(value) if isinstance(value, tuple | list) else (value,) * rank
     if len(items) != rank:
         raise ShapeError(
@@ -47,7 +50,10 @@ def whole_numbers(name: str, what: str, value: Any, rank: int, least: int = 1) -
 
 
 def pad_pairs(name: str, padding: Any, rank: int) -> Pads:
-    """(before, after) for each dim, from one amount, one for each dim, or a pair for each; amounts may be dims."""
+    """Returns (before, after) for each dim, from one amount, one for each dim, or a pair for each; amounts may be dims.
+
+    Raises a ShapeError for another number of items.
+    """
     items = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * rank
     if len(items) != rank:
         raise ShapeError(
@@ -80,7 +86,7 @@ class Window:
     ceil_mode: bool = False  # a last window that begins inside and ends outside counts
 
     def span(self, k: int) -> Expr:
-        """The number of elements from the first to the last tap of a window along spatial dim k."""
+        """Returns the number of elements from the first to the last tap of a window along spatial dim k, both included."""
         return (self.kernel[k] - 1) * self.dilation[k] + 1
 
     def sizes(self, d: Deduction, extents: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -108,7 +114,7 @@ class Window:
         return tuple(self.start(k, i[k]) + r[k] * self.dilation[k] for k in range(len(self.kernel)))
 
     def inside(self, places: Indices, extents: Sequence[Expr]) -> Expr | None:
-        """Returns the condition that a tap is inside of the tensor, not in the padding; None if it always is."""
+        """Returns the condition that a tap is inside of the tensor, not in the padding; None if windows have no padding."""
         conditions: list[Expr] = []
         for k, (at, n) in enumerate(zip(places, extents, strict=True)):
             lo, hi = self.padding[k]
@@ -119,7 +125,7 @@ class Window:
         return all_of(conditions)
 
     def taps(self, k: int, i: Expr, low: Expr, high: Expr) -> Expr:
-        """The number of taps of window i along spatial dim k that are in low..high-1."""
+        """Returns the number of taps of window i along spatial dim k that are in low..high-1."""
         start, step, count = self.start(k, i), self.dilation[k], self.kernel[k]
 
         def before(end: Expr) -> Expr:
@@ -137,7 +143,7 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
 
 
 def group_start(group: Expr, size: Expr, groups: Expr, per_group: Expr) -> Expr:
-    """The first channel of a group, for groups of `size` channels that each give `per_group` channels of the result.
+    """Returns the first channel of a group, for groups of `size` channels that each give `per_group` channels of the result.
 
     For symbolic dims it is bounded by the last group, so that range analysis sees it in range.
     """
@@ -146,13 +152,13 @@ def group_start(group: Expr, size: Expr, groups: Expr, per_group: Expr) -> Expr:
 
 
 def read_inside(read: Read, k: int, indices: Indices, inside: Expr | None, outside: Expr) -> Expr:
-    """An element of argument k, or `outside`, without a read, if the condition is false."""
+    """Returns an element of argument k if the condition `inside` is true (None: always), else `outside`, without a read."""
     element = read(k, *indices)
     return element if inside is None else Select(inside, element, outside)
 
 
 def window_of(name: str, rank: int, kernel: tuple[Expr, ...], stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False) -> Window:
-    """A window from the user's arguments; a stride of None means the kernel size."""
+    """Returns a window from the user's arguments; a stride of None means the kernel size. Raises if their numbers do not fit `rank`."""
     strides = kernel if stride is None else stride
     return Window(
         kernel,
@@ -164,7 +170,7 @@ def window_of(name: str, rank: int, kernel: tuple[Expr, ...], stride: Any, paddi
 
 
 def same_padding(window: Window, extents: Sequence[Expr], more_before: bool) -> Pads:
-    """The padding that gives ceil(n / stride) windows; an odd element goes to the end, or to the start with `more_before`."""
+    """Returns the padding that gives ceil(n / stride) windows; an odd element goes to the end, or to the start with `more_before`."""
     pairs = []
     for k, n in enumerate(extents):
         s = window.stride[k]
@@ -176,7 +182,10 @@ def same_padding(window: Window, extents: Sequence[Expr], more_before: bool) -> 
 
 
 def padded_windows(x: Array, kernel: Sequence[int], attrs: Any, sizes: Sequence[int], fill: Any) -> Array:
-    """The windows over the spatial dims as a numpy view, padded with `fill`: (batch, channels, *sizes, *kernel)."""
+    """Returns the windows over the spatial dims of `x`, padded with `fill`, in numpy: (batch, channels, *sizes, *kernel).
+
+    The result is a view of the padded array.
+    """
     pads, cuts = [(0, 0), (0, 0)], [slice(None), slice(None)]
     spans = [(k - 1) * dilation + 1 for k, dilation in zip(kernel, attrs.dilation, strict=True)]
     for n, span, s, (lo, _), size in zip(x.shape[2:], spans, attrs.stride, attrs.padding, sizes, strict=True):
@@ -192,7 +201,7 @@ def padded_windows(x: Array, kernel: Sequence[int], attrs: Any, sizes: Sequence[
 
 
 def window_sizes(x: Array, kernel: Sequence[int], attrs: Any) -> list[int]:
-    """The number of windows along each spatial dim, for references in numpy."""
+    """Returns the number of windows along each spatial dim, in numpy; with `ceil_mode` a last window may end outside."""
     sizes = []
     for n, k, s, step, (lo, hi) in zip(x.shape[2:], kernel, attrs.stride, attrs.dilation, attrs.padding, strict=True):
         room = n + lo + hi - (k - 1) * step - 1

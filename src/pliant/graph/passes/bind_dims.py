@@ -24,7 +24,10 @@ from ..verify import verify
 
 
 def bind_dims(function: g.Function, dims: Mapping[str, Any]) -> g.Function:
-    """Returns the function with its dims specialized; raises a ShapeError if the request contradicts the program."""
+    """Returns the function with its dims specialized: a number, a range (least, most), or the name of another dim that it equals.
+
+    Raises a ShapeError for an unknown dim, or if the request contradicts the program.
+    """
     known = _dims_of(function)
     leader = {name: name for name in known}
     for name, wanted in dims.items():
@@ -63,7 +66,7 @@ def _unknown(function: g.Function, name: str, known: Mapping[str, Dim]) -> Shape
 
 
 def _dims_of(function: g.Function) -> dict[str, Dim]:
-    """Returns the dims in the shapes of the function's parameters, by name."""
+    """Returns the dims in the shapes of the function's parameters, by name; those of compound expressions too."""
     dims: dict[str, Dim] = {}
     for p in function.params:
         if isinstance(p.annotation, g.Tensor):
@@ -73,7 +76,10 @@ def _dims_of(function: g.Function) -> dict[str, Dim]:
 
 
 def _joined(name: str, members: list[Dim], asked: Mapping[str, Any]) -> Expr:
-    """The dim or number that replaces the equated dims `members`: it satisfies all their contracts and the constraints `asked`."""
+    """Returns the dim or number that replaces the equated dims `members`: it satisfies all their contracts and the constraints `asked`.
+
+    Raises ShapeError if a constraint is malformed or no value is left.
+    """
     low, high = max(d.min for d in members), min(d.max for d in members)
     step = lcm(*(d.multiple_of for d in members))
     for who, wanted in asked.items():

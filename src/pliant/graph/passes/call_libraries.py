@@ -17,7 +17,7 @@ from ..patterns import REGISTERED, Match, Pattern, call_of, find
 
 
 def call_libraries(function: Function, patterns: Sequence[Pattern] | None = None) -> Function:
-    """Replaces matches of `patterns` (default: the registered ones); returns the same object if there are none."""
+    """Returns the function with matches of `patterns` (default: the registered ones) replaced; the same object if there are none."""
     wanted = REGISTERED if patterns is None else patterns
     if not wanted:
         return function
@@ -36,7 +36,10 @@ def _nodes(nodes: tuple[Node, ...], results: Sequence[Value], patterns: Sequence
 
 
 def _replaced(nodes: tuple[Node, ...], results: Sequence[Value], pattern: Pattern, root: Op) -> tuple[Node, ...]:
-    """Replaces the match of `pattern` whose first result `root` computes, if there is one."""
+    """Returns the nodes with the match of `pattern` whose first result `root` computes replaced by one call.
+
+    They are returned as they are if there is no match, others read its inner values, or the pattern's `when` refuses it.
+    """
     match = find(pattern.function, root, {v: n for n in nodes for v in n.outs})
     if match is None or not _is_closed(nodes, results, pattern, match):
         return nodes

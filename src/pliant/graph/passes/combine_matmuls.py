@@ -50,7 +50,7 @@ class _Product:
 
 
 def combine_matmuls(function: Function) -> Function:
-    """Combines matmuls of the same input with literal weights; returns the same object if there are none."""
+    """Returns the function with matmuls of the same input with literal weights combined; the same object if there are none."""
     groups = [g for nodes in _bodies(function) for g in _groups(nodes, function) if len(g) > 1]
     return _Combining(function, groups).run() if groups else function
 
@@ -74,7 +74,10 @@ class _Combining(Rewriter):
         return [self.done[node.outs[0]]]
 
     def together(self, group: Sequence[_Product]) -> bool:
-        """Emits the combined matmul at the place of the group's first member, and the slices; False if deduction fails."""
+        """Emits the combined matmul at the place of the group's first member, and the slices, which `done` records.
+
+        False if deduction fails.
+        """
         first = group[0].product
         axes = (_column_axis(first), 0)  # the axis of output columns in weights and in biases
         operands = [self.side_by_side([m.product.args[k] for m in group], axes[k - 1], first) for k in range(1, len(first.args))]
@@ -98,14 +101,17 @@ class _Combining(Rewriter):
         return True
 
     def one_row(self, rows: Sequence[Value]) -> Value:
-        """Emits one literal with the concatenated biases: a concat operator would be fused into the matmul and run every time."""
+        """Emits one literal with the concatenated biases, and returns its value.
+
+        A concat operator would be fused into the matmul and run every time.
+        """
         array = np.concatenate([self.literals[v].array for v in rows])
         out = Value(self.name(rows[0].name), Tensor(rows[0].tensor.dtype, (const(len(array)),)))
         self._append(replace(self.literals[rows[0]], outs=(out,), array=array))
         return out
 
     def side_by_side(self, values: Sequence[Value], axis: int, near: Op) -> Value | None:
-        """Emits the concatenation of literals along `axis`, at the place of `near`; returns None if deduction fails."""
+        """Emits the concatenation of literals along `axis`, at the place of `near`, and returns its value; None if deduction fails."""
         copies = []
         for v in values:  # copies, because a literal of a later member may be defined only after this place
             out = Value(self.name(v.name), v.annotation)
@@ -127,7 +133,10 @@ def _bodies(function: Function) -> list[Sequence[Node]]:
 
 
 def _groups(nodes: Sequence[Node], function: Function) -> list[list[_Product]]:
-    """Groups matmuls with the same input, operator, attributes and dtype whose results are only moved."""
+    """Returns groups of matmuls with the same input, operator, attributes and dtype, 2-d literal weights, and results that are only moved.
+
+    A group may have a single member.
+    """
     literals = {n.outs[0] for n in walk_nodes(function.nodes) if isinstance(n, Literal)}
     moved = _only_moved(function)
     adds = _additions(nodes, literals, count_uses(function))

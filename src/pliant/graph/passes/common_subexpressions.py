@@ -22,7 +22,7 @@ SMALL = 1 << 16  # bytes: larger literals are compared by identity, because hash
 
 
 def common_subexpressions(function: Function) -> Function:
-    """Replaces a pure node by an equal earlier one (CSE); returns the same object if there are none."""
+    """Returns the function with each pure node replaced by an equal earlier one (CSE); the same object if there are none."""
     rewriter = _Subexpressions(function)
     changed = rewriter.run()
     return map_nodes(changed, rewriter.with_origins) if rewriter.origins else changed
@@ -37,7 +37,7 @@ class _Subexpressions(Rewriter):
         self.origins: dict[Value, tuple[str, ...]] = {}  # first result of a node that replaces others -> the origins of all of them
 
     def like(self, node: Node) -> Sequence[Value] | None:
-        """Returns the results of an equal earlier node, or None."""
+        """Returns the results of an equal earlier node that makes all of the node's checks, or None."""
         key = _key(node)
         if key is None:
             return None

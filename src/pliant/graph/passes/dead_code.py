@@ -21,7 +21,10 @@ from ..operators import attr_exprs
 
 
 def dead_code(function: Function) -> Function:
-    """Removes nodes whose results nothing uses; returns the same object if there are none."""
+    """Returns the function without nodes whose results nothing uses; the same object if there are none.
+
+    A match_cast with checks stays, and so does a node that defines a dim that is used.
+    """
     live = _Live()
     live.use(function.results)
     nodes = live.nodes(function.nodes)
@@ -55,7 +58,7 @@ class _Live:
         return tuple(reversed(live_nodes))
 
     def needed(self, node: Node) -> bool:
-        """True if a node is live."""
+        """True if a node is live: one of its results or of the dims it defines is used, or it is a match_cast with checks."""
         if any(o in self.values for o in node.outs) or (isinstance(node, MatchCast) and node.requires):
             return True
         defines = node_defines(node)

@@ -26,7 +26,7 @@ from ..rewrite import Rewriter
 
 
 def fold_batch_norm(function: Function) -> Function:
-    """Folds scales and shifts of channels into convolutions; returns the same object if there are none."""
+    """Returns the function with scales and shifts of channels folded into convolutions; the same object if there are none."""
     return _Folding(function).run()
 
 
@@ -38,7 +38,10 @@ class _Folding(Rewriter):
         self.counts = count_uses(function)
 
     def fold(self, node: Node) -> Sequence[Value] | None:
-        """The convolution that replaces a batch_norm, mul or add; None if it cannot be folded."""
+        """Returns the convolution that replaces a batch_norm, mul or add; None if the node cannot be folded.
+
+        The convolution must have no other reader, and weights that are computed from literals.
+        """
         if not isinstance(node, Op) or node.op not in ("batch_norm", "mul", "add"):
             return None
         for k in range(2 if node.op != "batch_norm" else 1):
@@ -51,7 +54,7 @@ class _Folding(Rewriter):
         return None
 
     def scale_and_shift(self, node: Op, k: int, conv: Op) -> tuple[Array, Array] | None:
-        """The scale and shift of each channel in float64; None if they are not finite literals."""
+        """Returns the scale and shift of each channel in float64; None if they are not finite literals, or the dtype is not f32 or f64."""
         t = conv.outs[0].tensor
         channels = t.shape[1]
         if t.dtype not in (f32, f64) or not isinstance(channels, Const):

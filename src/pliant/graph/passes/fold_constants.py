@@ -28,7 +28,7 @@ LARGEST = 4096  # bytes: larger results would only make the file of the program 
 
 
 def fold_constants(function: Function) -> Function:
-    """Folds operators on literals with small results; returns the same object if there are none."""
+    """Returns the function with operators on literals folded to literals, if these are small; the same object if there are none."""
     return Rewriter(function, _fold).run()
 
 
@@ -62,7 +62,10 @@ def _number(e: Expr) -> Any:
 
 
 def evaluate(node: Op, arrays: Sequence[Array]) -> list[Array] | None:
-    """The results of an operator on arrays; None if it fails (e.g. an index out of range), which run time will report."""
+    """Returns the results of an operator on arrays; None if it fails (e.g. an index out of range), which run time will report.
+
+    None also if a result does not have the annotated shape and dtype.
+    """
     attrs = map_attrs(node.attrs, _number)
     try:
         with np.errstate(all="ignore"):

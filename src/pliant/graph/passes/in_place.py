@@ -42,7 +42,7 @@ class InPlace:
 
 
 def replacement(rewriter: Rewriter, node: Op, make: Callable[[Op], Value | None]) -> Sequence[Value] | None:
-    """Builds the replacement of a node with `make`, which calls `ops`; None if it fails or has another annotation."""
+    """Returns the replacement of a node that `make` builds by calling `ops`; None if it fails or has another annotation."""
     with building(InPlace(rewriter, node)):  # type: ignore[arg-type]
         try:
             result = make(node)

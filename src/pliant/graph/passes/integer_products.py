@@ -35,7 +35,7 @@ BY_ELEMENT = ("cast", "bit_cast", "quantize_linear", "dequantize_linear")  # ele
 
 
 def integer_products(function: Function) -> Function:
-    """Replaces convs and matmuls of dequantized tensors by integer ones; returns the same object if there are none."""
+    """Returns the function with convs and matmuls of dequantized tensors replaced by integer ones; the same object if there are none."""
     return _Products(function).run()
 
 
@@ -56,7 +56,7 @@ class _Products(Rewriter):
         self.rows: dict[Value, Value | None] = {}  # NCHW image -> its NHWC rows (pixels, c) if they need no transpose, else None
 
     def changed(self, node: Node) -> Sequence[Value] | None:
-        """The replacement of a conv, a matmul or a transpose to NHWC; None for other nodes."""
+        """Returns the replacement of a conv or matmul of dequantized tensors, or of a transpose to NHWC; None for other nodes."""
         if not isinstance(node, Op):
             return None
         if node.op in ("conv", "matmul") and node.outs[0].tensor.dtype is f32:
@@ -69,7 +69,10 @@ class _Products(Rewriter):
     # Products.
 
     def codes(self, value: Value, axis: int | None) -> _Codes | None:
-        """The codes of an operand that dequantize_linear computes; its scale may differ along `axis`. None for other operands."""
+        """Returns the codes of an operand that dequantize_linear computes from i8 or u8; its scale may differ along `axis`.
+
+        None for other operands. A zero point that is all zeros is left out.
+        """
         node = self.op_of(value, "dequantize_linear")
         if node is None or node.attrs.block_size or node.args[0].tensor.dtype not in (i8, u8) or node.args[1].tensor.dtype is not f32:
             return None
@@ -115,7 +118,10 @@ class _Products(Rewriter):
         return self.rows[image]
 
     def turned(self, image: Value, near: Op) -> Value | None:
-        """Computes the rows of an image from those of its operands, or from the transpose that created it."""
+        """Returns the rows of an image, computed from those of its operands, or from the transpose that created it.
+
+        None if neither works.
+        """
         node = self.makers.get(image)
         if not isinstance(node, Op) or node.requires or not isinstance(image.annotation, Tensor):
             return None

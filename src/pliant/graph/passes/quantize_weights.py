@@ -31,7 +31,10 @@ LEAST = 4096  # elements: biases and norm weights are smaller; they save no memo
 
 
 def quantize_weights(function: Function, weights: str = "int8", least: int = LEAST) -> Function:
-    """Quantizes the literal weights of the function; returns the same object if there are none."""
+    """Returns the function with its large literal weights quantized; the same object if there are none.
+
+    `weights` is "int8" or "int4"; raises an Error for another. `least` is the number of elements from which on a weight is quantized.
+    """
     if weights not in FORMATS:
         raise Error(f'weights="{weights}" is not known', help=f"one of {', '.join(FORMATS)}")
     return _Quantizing(function, FORMATS[weights], least).run()
@@ -90,7 +93,7 @@ class _Quantizing(Rewriter):
         return result
 
     def convolution(self, node: Op) -> Value | None:
-        """A convolution whose weight is stored as i8 with one scale per output channel."""
+        """Returns a convolution whose weight is stored as i8 with one scale per output channel; None if the weight is no large literal."""
         array = self.weight(node.args[1])
         if array is None:
             return None

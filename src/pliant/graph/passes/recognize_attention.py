@@ -39,7 +39,7 @@ ARITHMETIC = ("add", "sub", "mul", "neg")  # finite for finite operands as masks
 
 
 def recognize_attention(function: Function) -> Function:
-    """Replaces matmul-softmax-matmul by attention; returns the same object if there is none."""
+    """Returns the function with matmul-softmax-matmul replaced by attention; the same object if there is none."""
     return _Recognition(function).run()
 
 
@@ -89,7 +89,10 @@ class _Recognition(Rewriter):
         return self.attention(q, keys, v, scores, (*scores.checks, *softmax.requires), node)
 
     def attention(self, q: Value, keys: Value, v: Value, scores: _Scores, checks: Sequence[Require], node: Op) -> tuple[Value, ...] | None:
-        """The attention operator that replaces the last matmul `node`; None if the template does not support the operands."""
+        """Returns the attention operator that replaces the last matmul `node`; None if the template does not support the operands.
+
+        Values with a number of columns that is no multiple of VECTOR are padded, and the result is cut.
+        """
         masks: tuple[Value, ...] = () if scores.mask is None else (scores.mask,)
         product = scores.product
         attrs = AttentionAttrs(False, product.scale, None, ZERO, product.cap, scores.hidden, scores.may_hide_all)
@@ -178,7 +181,10 @@ class _Recognition(Rewriter):
         return float(array.item())
 
     def keys(self, product: Op) -> Value | None:
-        """The right operand of the matmul with one key per row: undoes a transpose of it, or transposes it."""
+        """Returns the right operand of the matmul with one key per row: undoes a transpose of it, or transposes it.
+
+        None if ranks do not fit.
+        """
         right = product.args[1]
         rank = len(right.tensor.shape)
         if rank < 2 or len(product.args[0].tensor.shape) != rank:

@@ -41,7 +41,7 @@ _BY_OP: dict[str, list[Rule]] = {}  # a cache: operator -> its rules, filled at 
 
 
 def simplify(function: Function) -> Function:
-    """Applies all rules until none matches; returns the same object if none did."""
+    """Returns the function after applying all rules until none matches; the same object if none did."""
     return Rewriter(function, _apply).run()
 
 
@@ -64,7 +64,10 @@ def _rules_of(op: str) -> list[Rule]:
 
 
 def rule(*ops: str) -> Callable[[Callable[[Rewriter, Op], Value | None]], Callable[[Rewriter, Op], Value | None]]:
-    """Decorator: adds a rule to the table under the name of its function."""
+    """Decorator: adds a rule for the operators `ops` to the table, under the name of its function.
+
+    No operator stands for all that broadcast.
+    """
 
     def put(apply: Callable[[Rewriter, Op], Value | None]) -> Callable[[Rewriter, Op], Value | None]:
         RULES[apply.__name__] = Rule(ops, apply)
@@ -74,7 +77,7 @@ def rule(*ops: str) -> Callable[[Callable[[Rewriter, Op], Value | None]], Callab
 
 
 def _is_all(r: Rewriter, value: Value, number: float, negative_zero: bool = False) -> bool:
-    """True if the value is a literal with every element equal to `number`; a float zero must also have the given sign."""
+    """True if the value is a literal with every element equal to `number`; a float zero must have the sign that `negative_zero` says."""
     array = r.array_of(value)
     if array is None or array.size == 0 or not bool(np.all(array == array.dtype.type(number))):
         return False
@@ -120,7 +123,7 @@ def mul_one(r: Rewriter, n: Op) -> Value | None:
 
 @rule("div", "floor_divide")
 def div_one(r: Rewriter, n: Op) -> Value | None:
-    """x / 1 -> x."""
+    """x / 1 -> x, and x // 1 -> x."""
     return _alone(n, n.args[0]) if _is_all(r, n.args[1], 1) else None
 
 
@@ -225,13 +228,13 @@ def _widens(narrow: DType, wide: DType) -> bool:
 
 @rule("reshape")
 def reshape_to_same(r: Rewriter, n: Op) -> Value | None:
-    """reshape(x, shape of x) -> x."""
+    """reshape(x, shape of x) -> x; `_apply` drops the answer if the shapes differ."""
     return _alone(n, n.args[0])
 
 
 @rule("reshape")
 def reshape_of_reshape(r: Rewriter, n: Op) -> Value | None:
-    """reshape(reshape(x, s), t) -> reshape(x, t)."""
+    """reshape(reshape(x, s), t) -> reshape(x, t), unless x is state."""
     inner = r.op_of(n.args[0], "reshape")
     if inner is None or not isinstance(inner.args[0].annotation, Tensor) or is_state(inner.args[0]):
         return None
@@ -351,7 +354,10 @@ def operand_is_broadcast_already(r: Rewriter, n: Op) -> Value | None:
 
 
 def _before_broadcast(r: Rewriter, value: Value) -> tuple[Op, Value] | None:
-    """If `value` is an explicit broadcast (expand, reshape to leading 1s, full): the node and its operand, else None."""
+    """If `value` is an explicit broadcast (expand, reshape to leading 1s, full), returns the node and its operand; else None.
+
+    The operand of `full` is a new literal of rank 0.
+    """
     node = r.op_of(value, "expand", "reshape", "full")
     if node is None:
         return None

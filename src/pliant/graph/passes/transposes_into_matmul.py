@@ -30,7 +30,7 @@ FEW_ROWS = 7  # with up to this number of rows, reading the right operand once p
 
 
 def transposes_into_matmul(function: Function) -> Function:
-    """Folds transposes into matmuls; returns the same object if there are none."""
+    """Returns the function with transposes folded into matmuls; the same object if there are none."""
     return Rewriter(function, _rewrite).run()
 
 
@@ -58,7 +58,7 @@ def _rewrite(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _has_few_rows(a: Value, how: MatmulAttrs) -> bool:
-    """True if the left operand has at most FEW_ROWS rows."""
+    """True if the left operand is not transposed and has a constant number of at most FEW_ROWS rows."""
     rows = a.tensor.shape[-2]
     return not how.transpose_a and isinstance(rows, Const) and rows.value <= FEW_ROWS
 

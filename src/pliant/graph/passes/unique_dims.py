@@ -14,7 +14,7 @@ from ..rewrite import Renamer
 
 
 def unique_dims(function: Function) -> Function:
-    """Gives each dim a unique name; returns the same object if the names are unique already."""
+    """Returns the function with a unique name for each dim; the same object if the names are unique already."""
     every = function_vars(function)
     taken = {v.name for v in every}
     known: set[str] = set()

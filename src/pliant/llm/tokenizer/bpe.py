@@ -45,7 +45,7 @@ class Bpe:
         self._words: dict[str, list[int]] = {}
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text, without special tokens."""
+        """Returns the tokens of a text, without special tokens; `at_start` has no effect here."""
         if self.normalize is not None:
             text = self.normalize(text)
         if not self.spelled_bytes:

@@ -44,7 +44,10 @@ class Pattern:
         return text if text.isascii() else text.translate(self._spelling)
 
     def split(self, spelled: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yields the spans of a part of a translated text, matched as if it were the whole text."""
+        """Yields the spans of a part of a translated text, matched as if it were the whole text: each match, and what is between matches.
+
+        Empty spans are left out.
+        """
         at = start
         for match in self._compiled.finditer(spelled, start, end):
             a, b = match.span()

@@ -21,7 +21,10 @@ MAX_TOKENS = 1 << 22  # far above the largest vocabularies (about 256 thousand);
 
 
 def from_gguf(file: GgufFile) -> Tokenizer:
-    """Returns the tokenizer of a model file; raises UnsupportedError for unknown kinds."""
+    """Returns the tokenizer of a model file.
+
+    Raises UnsupportedError for unknown kinds, ModelFileError for a broken vocabulary.
+    """
     name = file.text(_KEY + "model")
     if name not in _MODELS:
         raise UnsupportedError(f"tokenizer: the kind `{shown(name)}` is not supported", facts=["supported: " + ", ".join(_MODELS)])
@@ -44,7 +47,10 @@ def _model(file: GgufFile, name: str, pre: str, vocabulary: Vocabulary) -> Model
 
 
 def _vocabulary(file: GgufFile, name: str, tokens: list[str], *, add_bos: bool) -> Vocabulary:
-    """Reads tokens, kinds and special tokens; uses the usual token numbers of a kind if the file has none."""
+    """Reads tokens, kinds and special tokens; uses the usual token numbers of a kind if the file has none.
+
+    `add_bos` is the default for whether a text begins with the bos token.
+    """
 
     def token(key: str, default: int | None = None) -> int | None:
         return file.integer(f"{_KEY}{key}_token_id", high=len(tokens) - 1) if f"{_KEY}{key}_token_id" in file.metadata else default

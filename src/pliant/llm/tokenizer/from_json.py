@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def from_json(path: str | os.PathLike[str]) -> Tokenizer:
-    """Returns the tokenizer of a file; raises ModelFileError if it cannot be read."""
+    """Returns the tokenizer of a file; raises ModelFileError if it cannot be read, UnsupportedError for steps that are not supported."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_BYTES:
@@ -41,7 +41,10 @@ def from_json(path: str | os.PathLike[str]) -> Tokenizer:
 
 
 def from_json_text(text: str) -> Tokenizer:
-    """Returns the tokenizer of the text of a file; raises UnsupportedError for steps that are not supported."""
+    """Returns the tokenizer of the text of a file.
+
+    Raises UnsupportedError for steps that are not supported, ModelFileError for text that is no tokenizer.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -56,7 +59,7 @@ def from_json_text(text: str) -> Tokenizer:
 
 
 def _vocabulary(root: Json, model: Json) -> Vocabulary:
-    """Reads the vocabulary and added tokens; checks the untrusted token numbers."""
+    """Returns the vocabulary with added tokens; raises ModelFileError for wrong token numbers, UnsupportedError for unsupported options."""
     ids = _object(model.get("vocab"), "`model.vocab`")
     added = [_object(entry, "an added token") for entry in _list(root.get("added_tokens") or [], "`added_tokens`")]
     numbers = {**ids, **{_text(entry.get("content"), "an added token"): entry.get("id") for entry in added}}
@@ -84,7 +87,7 @@ def _vocabulary(root: Json, model: Json) -> Vocabulary:
 
 
 def _around(step: Any, ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the tokens that the post-processor adds before and after a text."""
+    """Returns the tokens that the post-processor adds before and after a text; raises UnsupportedError for an unknown step."""
     if step is None:
         return (), ()
     step = _object(step, "`post_processor`")
@@ -101,7 +104,7 @@ def _around(step: Any, ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int,
 
 
 def _template(parts: list[Json], ids: dict[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the special tokens before and after the sequence of a template."""
+    """Returns the special tokens before and after the sequence of a template; raises ModelFileError unless it has one sequence."""
     names = [_text(_object(part["SpecialToken"], "a token").get("id"), "a token") if "SpecialToken" in part else None for part in parts]
     if names.count(None) != 1 or any(name is not None and name not in ids for name in names):
         raise ModelFileError(f"{_NAME}: the template of the post-processor is not one sequence among known tokens")
@@ -168,7 +171,7 @@ def _splits(step: Any) -> Kind:
 
 
 def _pattern(pattern: Json) -> str:
-    """Returns a pattern of the file if it is a known one; raises otherwise: an unknown pattern could backtrack forever."""
+    """Returns a pattern of the file if it is a known one; raises UnsupportedError otherwise: an unknown pattern could backtrack forever."""
     text = _text(pattern.get("Regex"), "a pattern").replace("\r", "\\r").replace("\n", "\\n")
     if text not in KNOWN_PATTERNS:
         raise UnsupportedError(f"{_NAME}: the pre-tokenizer has an unknown pattern", facts=[text[:300]])

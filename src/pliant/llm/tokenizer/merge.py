@@ -13,7 +13,10 @@ from collections.abc import Callable
 
 
 def merge(parts: list[str], cost: Callable[[str, str], float | None]) -> list[str]:
-    """Returns the parts after all merges; `cost` is None for a pair that does not merge."""
+    """Returns the parts after all merges of adjacent ones: always the pair of lowest cost first, of equal ones the leftmost.
+
+    `cost` is None for a pair that does not merge.
+    """
     size = len(parts)
     parts = [*parts]  # an empty part has been merged into its left neighbor
     after, before = list(range(1, size + 1)), list(range(-1, size - 1))

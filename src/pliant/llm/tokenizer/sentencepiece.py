@@ -31,7 +31,10 @@ class SentencePiece:
         return self.space_prefix
 
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text, without special tokens."""
+        """Returns the tokens of a text, without special tokens; `at_start` puts a space before it, if the model does so.
+
+        Parts that are no token become byte tokens.
+        """
         prefix = " " if self.space_prefix and at_start else ""
         tokens: list[int] = []
         for part in merge(list((prefix + text).replace(" ", "▁")), self._cost):

@@ -63,7 +63,7 @@ class Tokenizer:
         return self.vocabulary.ends
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """Returns the tokens of a text.
+        """Returns the tokens of a text; with `add_special`, the special tokens around a text too.
 
         Control tokens spelled in the text are recognized only with `parse_special`: a user's text must not be able to contain any.
         """
@@ -93,7 +93,10 @@ class Tokenizer:
         return ((start, start + len(self.vocabulary.tokens[token])) for start, token in self._control.find(text))
 
     def token_bytes(self, token: int, *, special: bool = False) -> bytes:
-        """Returns the bytes that a token stands for (bytes, because a character may take several tokens); empty for control tokens."""
+        """Returns the bytes that a token stands for (bytes, because a character may take several tokens).
+
+        Control and unknown tokens have none, unless `special`. Raises IndexError for a number outside of the vocabulary.
+        """
         if not 0 <= token < len(self):
             raise IndexError(f"there is no token {token}: the vocabulary has {len(self)}")
         kind = self.vocabulary.kind(token)

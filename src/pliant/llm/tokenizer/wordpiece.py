@@ -63,7 +63,10 @@ class WordPiece:
         return iter("".join(f" {c} " if _is_punctuation(c) else c for c in plain).split())
 
     def _tokens(self, word: str) -> list[int]:
-        """Cuts a word greedily into the longest tokens; the unknown token if that fails."""
+        """Cuts a word greedily into the longest tokens.
+
+        The unknown token (nothing, if there is none) if that fails or the word is too long.
+        """
         unknown = [] if self.vocabulary.unknown is None else [self.vocabulary.unknown]
         if len(word) > self.longest_word:
             return unknown

@@ -108,7 +108,10 @@ class Collector:
         return b.strides is None or (b.scope == "global" and b not in self.views) or _strides_nest(b)
 
     def by_memory(self) -> dict[Buffer, list[Access]]:
-        """The accesses to each buffer that is written, each once, without memory that is private to an instance."""
+        """Returns the accesses to each buffer that is written, by the buffer that owns the memory, each once.
+
+        Memory private to an instance is left out.
+        """
         written: dict[Buffer, dict[object, Access]] = {}
         for f in self.found:
             for a in f.writes():

@@ -51,7 +51,7 @@ class Instances:
         return rewrite(substitute(e, self.mixed), self._name)
 
     def _name(self, e: Expr) -> Expr | None:
-        """The variable that stands for a load; it has a twin if the two instances may load different values."""
+        """The variable that stands for a load; it has a twin if the two instances may load different values. None for other expressions."""
         if not isinstance(e, Load):
             return None
         if e not in self.names:
@@ -71,7 +71,10 @@ class Instances:
         )
 
     def left(self, w: Access, a: Access, unknown: list[Iter], *, flat: bool) -> set[Var]:
-        """The variables that may differ between two instances, where one of them writes `w` and the other touches `a`."""
+        """Returns the variables that may differ between two instances, where one of them writes `w` and the other touches `a`.
+
+        With `flat`, flat indices are compared.
+        """
         from .separate import apart  # imported here: most blocks do not need the prover
 
         for x in (*w.inner, *a.inner):

@@ -36,7 +36,7 @@ def iteration_cost(loop: For, lanes: int) -> list[Term]:
 
 
 def _middle(loop: For, known: Mapping[Var, Expr]) -> Expr:
-    """Returns the middle of a loop's range as a typical value of its variable, or a guess if the bounds are read from memory."""
+    """Returns the middle of a loop's range as a typical value of its variable, or a guess of 64 if the bounds are read from memory."""
     start, stop = substitute(loop.start, dict(known)), substitute(loop.stop, dict(known))
     return _GUESS if has_load(start) or has_load(stop) else (start + stop) // 2
 

@@ -172,7 +172,7 @@ class _Counter:
 
 
 def operations_of(e: Expr) -> int:
-    """The number of operations on values in an expression, without index arithmetic."""
+    """The number of operations on values in an expression, a shared one counted once; index arithmetic does not count, an fma is two."""
     seen: set[Expr] = set()
     stack = [e]
     total = 0

@@ -56,9 +56,10 @@ class Access:
 
 
 def accesses(func: Func, given: Iterable[Expr] = ()) -> list[Access]:
-    """The accesses of a loop program and of its callees, in order, each with its status.
+    """The accesses of a loop program in program order, then those of its callees, each with the status of its bounds proof.
 
-    `given` are conditions on its symbols that every caller guarantees.
+    "proven" needs only the ranges of loops, "guarded" also conditions around the access; else it is "unproved". `given` are conditions on
+    the symbols of `func` that every caller guarantees.
     """
     return _accesses(func, given, loops_first=True)
 
@@ -111,7 +112,7 @@ class _Known:
     items: tuple[_Item, ...] = ()
 
     def also(self, item: _Item) -> _Known:
-        """Returns these facts with `item` added."""
+        """Returns these facts with `item` added; TRUE adds nothing."""
         return self if item is TRUE else _Known((*self.items, item))
 
     def shows(self, claim: Expr, *, conditions: bool, cases: int = SPLITS) -> bool:
@@ -146,9 +147,9 @@ class _Known:
 
 
 def _choices(claim: Expr, items: list[_Item]) -> Iterator[Expr]:
-    """The conditions on dims that selects and `or`s depend on, in the claim and in the facts.
+    """The comparisons that conditions of selects and first operands of `or`s consist of, in the claim and in the facts.
 
-    Dims do not change during a run, so a case split on such a condition is the same at every access.
+    Conditions with other variables than dims are left out: dims do not change during a run, so a case split is the same at every access.
     """
     inside = [e for x in reversed(items) for e in ((x.stop, x.start) if isinstance(x, _Loop) else () if isinstance(x, _Fits) else (x,))]
     for e in (claim, *inside):
@@ -263,7 +264,7 @@ class _Proof:
         self.span = around
 
     def loop(self, s: For) -> None:
-        """Analyzes a loop's body with the loop's range known."""
+        """Analyzes a loop's body with the loop's range known; a loop that provably has no iterations is skipped."""
         self.loads(s.start)
         self.loads(s.stop)
         start, stop = self.see(s.start), self.see(s.stop)
@@ -362,7 +363,10 @@ class _Proof:
             self.show("call", symbol.name, callee.name, _contract(symbol, value))
 
     def show(self, kind: Literal["load", "store", "reduce", "view", "call"], name: str, index: str, wanted: Sequence[Expr]) -> None:
-        """Records an access: proven, guarded or unproved, by whether all conditions hold here."""
+        """Records an access as proven (by the loops alone), guarded (with conditions), or unproved.
+
+        An unproved one names the first condition that does not follow.
+        """
         status: Status = "proven"
         missing = ""
         for condition in wanted:

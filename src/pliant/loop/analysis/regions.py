@@ -103,7 +103,7 @@ class _Walker:
         return facts if condition is TRUE else facts.with_condition(self.over(condition))
 
     def simple(self, s: Stmt, facts: Facts) -> None:
-        """Extends the boxes by the accesses of a statement that contains no other statements."""
+        """Extends the boxes by the accesses of a statement that contains no other statements; records lets, local buffers and views."""
         self.loads(exprs(s), facts)
         match s:
             case Let():
@@ -151,7 +151,10 @@ class _Walker:
             self.touch(self.reads, e, facts)
 
     def touch(self, into: dict[Buffer, Region], place: Load, facts: Facts) -> None:
-        """Extends the box of a buffer in `into` by one element access."""
+        """Extends the box of a buffer in `into` by one element access; for a view, by the whole source.
+
+        Buffers allocated inside are left out. A dim whose index is loaded from memory counts as a whole.
+        """
         if place.buffer in self.sources:
             self.whole(into, place.buffer)
             return

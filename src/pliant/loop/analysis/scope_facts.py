@@ -15,7 +15,7 @@ from ..stmt import Block, Func
 
 
 def base_facts(func: Func) -> Facts:
-    """The facts that hold everywhere in a program: dims are not negative."""
+    """The facts that hold everywhere in a program: symbols are between 0 and DIM_MAX."""
     facts = EMPTY
     for v in func.symbols:
         lo, hi = facts.range_of(v)

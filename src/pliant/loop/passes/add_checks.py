@@ -103,7 +103,10 @@ class _Checks(ExprChecks):
         return checked
 
     def loop(self, s: S.For) -> S.Stmt:
-        """Returns a loop with its checks, and with race detection if its iterations may share memory."""
+        """Returns a loop with its checks, and with race detection if its iterations may share memory.
+
+        Such a loop, and a vector loop, runs serially.
+        """
         low, high = int_range(s.start, self.facts)[0], int_range(s.stop, self.facts)[1] - 1
         facts = self.facts
         if low <= high:
@@ -171,7 +174,7 @@ class _Checks(ExprChecks):
         return self.check(cond, message, (v, *values), "make the loop serial")
 
     def simple(self, s: S.Stmt) -> list[S.Stmt]:
-        """Returns a statement that contains no other statements, with its checks before it."""
+        """Returns a statement that contains no other statements, with its checks before it and updates of shadow memory around it."""
         match s:
             case S.Let():
                 checks = self.all((s.value,), index=s.var in self.indexing)
@@ -202,7 +205,7 @@ class _Checks(ExprChecks):
         return self.all([substitute(e, values) for e in c.result])
 
     def view(self, s: S.View) -> list[S.Stmt]:
-        """The checks that a view lies inside the memory; its track counts from the start of the memory's owner."""
+        """Returns a view with checks before it that it lies inside the memory; records its track, from the start of the memory's owner."""
         checks = [*self.all((*s.start, *s.buffer.shape, *(s.buffer.strides or ())), index=True), *self.extents(s.buffer)]
         self.views[s.buffer] = s
         source = self.tracks[s.source]
@@ -240,7 +243,10 @@ class _Checks(ExprChecks):
     # Calls are inlined: views with the callee's names and shapes, and its body over them.
 
     def call(self, s: S.Call) -> list[S.Stmt]:
-        """Returns the body of a called function, inlined with its checks, after checks of the arguments."""
+        """Returns the body of a called function, inlined with its checks, after checks of the arguments.
+
+        All its outputs must be written by it.
+        """
         checks = [*self.all(s.dims, index=True), *self.all(a for a in s.args if isinstance(a, Expr))]
         callee = s.func
         binding: dict[Var, Expr] = dict(zip(callee.symbols, s.dims, strict=True))

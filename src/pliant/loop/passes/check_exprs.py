@@ -45,7 +45,7 @@ class ExprChecks:
                 self.facts = self.facts.with_range(var, *bounds)
 
     def all(self, found: Iterable[Expr], *, index: bool = False) -> list[Stmt]:
-        """Returns the checks of several expressions that are evaluated together, each check once."""
+        """Returns the checks of several expressions that are evaluated together, each check once; `index` adds overflow checks."""
         checks: list[Stmt] = []
         seen: set[tuple[Expr, bool]] = set()
         for e in found:

@@ -59,7 +59,10 @@ class _Decider(Replacer):
         return s
 
     def inside(self, s: Stmt, facts: Facts) -> Stmt:
-        """Rewrites a scope; ranges of its variables are dropped at its end, since another copy of the scope may bind the same variables."""
+        """Rewrites a scope in which `facts` hold; the facts from before hold again after it.
+
+        Ranges of its variables are dropped at its end, since another copy of the scope may bind the same variables.
+        """
         outside, memo = self.facts, self._memo
         self.facts, self._memo = facts, {}
         s = Replacer.stmt(self, s)
@@ -67,7 +70,10 @@ class _Decider(Replacer):
         return s
 
     def _leaf(self, e: Expr) -> Expr | None:
-        """Returns the rewritten node if it is a comparison, a cast to bool, or a select or logical operator whose condition is decided."""
+        """Returns a comparison, a cast to bool, or a select or logical operator after its condition was decided; None for other nodes.
+
+        Variables and loads are replaced as in the base class.
+        """
         if isinstance(e, E.Compare) and e.args[0].dtype.is_int:
             return compared(type(e), self.expr(e.args[0]), self.expr(e.args[1]), self.facts)
         if isinstance(e, E.Cast) and e.dtype is bool_ and e.args[0].dtype.is_int:

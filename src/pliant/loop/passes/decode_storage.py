@@ -50,7 +50,7 @@ FORMATS = {
 
 
 def has_codes(stored: DType) -> bool:
-    """True if an element has to be decoded: it has a storage type that is not an unsigned integer."""
+    """True if an element has to be decoded: its storage type is signed or floating-point."""
     return stored.storage and stored.kind != "u"
 
 
@@ -125,7 +125,7 @@ def _combines_codes(s: Stmt) -> bool:
 
 
 def _is_short(s: For) -> bool:
-    """True if a loop is short enough that its lanes may be elements of a register buffer, which need constant indices."""
+    """True if a loop has at most 64 iterations: its lanes may be elements of a register buffer, which need constant indices."""
     return isinstance(s.extent, Const) and s.extent.value <= 64
 
 

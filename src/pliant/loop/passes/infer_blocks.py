@@ -86,7 +86,7 @@ class _Inference:
 
 
 def _covers(loop: For, size: Expr) -> bool:
-    """True if a loop runs over a whole dim."""
+    """True if a loop runs over a whole dim of extent `size`, from 0."""
     return isinstance(loop.start, Const) and loop.start.value == 0 and loop.stop is size
 
 

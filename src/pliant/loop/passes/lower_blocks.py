@@ -41,7 +41,7 @@ class _Around:
 
 
 def _lower(s: Stmt, around: _Around) -> Stmt:
-    """Returns the statement without blocks."""
+    """Returns the statement without blocks; inits that wait for one of its loops are put before that loop."""
     if isinstance(s, Block):
         return _lower_block(s, around)
     if isinstance(s, Let):
@@ -89,7 +89,10 @@ def _under(condition: Expr, s: Stmt, block: Block) -> Stmt:
 
 
 def _place_init(block: Block, init: Stmt, bind: Replacer, around: _Around) -> Stmt | None:
-    """Places the init before a loop and returns None, or returns the statement that the instance itself runs first."""
+    """Places the init before the first loop that feeds the reduction and returns None, or returns what the instance itself runs first.
+
+    That is the init itself without such a loop, and the init under "all reduction iterators are 0" if the loops cannot be separated.
+    """
     reducing = [i.value for i in block.iters if i.kind != "S"]
     feeds_reduction = _fed_by(reducing, around)
     feeds_space = _fed_by((i.value for i in block.iters if i.kind == "S"), around)

@@ -98,7 +98,7 @@ def is_lazy(e: Expr) -> bool:
 
 
 def _is_cheap(e: Expr) -> bool:
-    """True if repeating the expression is better than naming it."""
+    """True if repeating the expression is better than naming it: a constant, a variable, or integer arithmetic of depth 2 without loads."""
     return isinstance(e, (Const, Var)) or (e.dtype.is_int and depth(e) <= 2 and not has_load(e))
 
 
@@ -140,7 +140,7 @@ class _Names:
             self.memo[e] = value
 
     def rebuilt(self, e: Expr) -> Expr:
-        """Returns the expression with its operands replaced by the variables that hold them."""
+        """Returns the expression with its operands in terms of names; a select, `and` or `or` whose arms need names becomes an `if`."""
         if not is_lazy(e):
             return e.with_args(tuple(map(self.expr, e.args))) if e.args else e
         first = self.expr(e.args[0])
@@ -175,7 +175,10 @@ class _Names:
         return Load(chosen, ())
 
     def certain(self, e: Expr) -> list[Expr]:
-        """The nodes that are evaluated whenever `e` is, operands before users, without constants and variables."""
+        """The nodes that are evaluated whenever `e` is, operands before users, without constants and variables.
+
+        Of a select, `and` or `or`, only the first operand counts if another one loads from memory (`is_lazy`), else all do.
+        """
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack = [(e, False)]

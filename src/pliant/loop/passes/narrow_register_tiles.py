@@ -129,7 +129,7 @@ def _column(load: Load, x: Var | None) -> tuple[int, Expr] | None:
 
 
 def _in_groups(alloc: Alloc, body: tuple[Stmt, ...], width: int) -> Stmt:
-    """The loop over groups of columns."""
+    """Returns a serial loop over groups of `width` columns, with a tile of one group, and vector loops over the columns of that group."""
     old = alloc.buffer
     rows, columns = old.shape
     assert isinstance(columns, Const)

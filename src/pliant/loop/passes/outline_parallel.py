@@ -48,7 +48,10 @@ def chunks(func: S.Func) -> list[S.Func]:
 
 
 def outline_parallel(func: S.Func) -> S.Func:
-    """Returns the function with the body of each parallel loop moved to a function of its own, which threads run in chunks."""
+    """Returns the function with the body of each parallel loop moved to a function of its own, which threads run in chunks.
+
+    A parallel loop whose iterations may write the same byte, and one inside a vector or parallel loop, becomes serial.
+    """
     if not any(_is_parallel(s) and not is_launch(s) for s in S.walk_stmts(func.body)):
         return func
     return func.with_(body=_Outliner(func).stmt(func.body))
@@ -164,7 +167,7 @@ class _Outliner:
         return [e for e in self.known.conditions if not free_vars(e).isdisjoint(needed)]
 
     def memory(self, s: S.For, body: S.Stmt, uses: _Uses) -> _Memory:
-        """Returns the buffers that an outlined body uses, as arguments and parameters."""
+        """Returns the buffers that an outlined body uses, as arguments and parameters; raises UnsupportedError for a register buffer."""
         used, written = uses.buffers, uses.written
         groups: dict[Buffer, list[Buffer]] = {}
         for b in self.order:
@@ -213,7 +216,7 @@ class _Memory(NamedTuple):
 
 
 def _global(b: Buffer, replaced: dict[Buffer, Buffer]) -> Buffer:
-    """A buffer as a parameter: it has global scope there, because the caller owns its memory."""
+    """Returns a buffer as a parameter of global scope, because the caller owns its memory; records the replacement in `replaced`."""
     if b.scope != "global" and b not in replaced:
         replaced[b] = Buffer(b.name, b.dtype, b.shape, b.strides)
     return replaced.get(b, b)

@@ -31,7 +31,7 @@ def _plain(s: Stmt) -> Stmt:
 
 
 def as_stores(s: Reduce) -> Stmt:
-    """Returns the loads, operations and stores that a reduction stands for."""
+    """Returns the statements of a reduction: a store of one operation, or for a lambda, lets of its operands and results, then stores."""
     c = s.combiner
     if not c.result:
         (target,) = s.targets

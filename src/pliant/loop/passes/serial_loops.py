@@ -19,7 +19,7 @@ def serial_loops(func: Func) -> Func:
 
 
 def _serial(s: Stmt) -> Stmt:
-    """Returns the statement with all its loops made serial."""
+    """Returns the statement with all its loops made serial, except those that a tensor instruction performs."""
     if is_instruction(s):
         return s
     s = map_children(s, _serial)

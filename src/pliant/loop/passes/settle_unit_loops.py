@@ -23,7 +23,11 @@ from ..stmt import For, Func, Replacer, Stmt, is_instruction, map_children
 
 
 def settle_unit_loops(func: Func) -> Func:
-    """Substitutes the start for the variable of each loop that runs at most once; of these only vector loops of one iteration go."""
+    """Substitutes the start for the variable of each loop that runs at most once.
+
+    Such a parallel loop becomes serial, and a vector loop of exactly one iteration is replaced by its body; other loops stay. Tensor
+    instructions are not changed.
+    """
     starts: dict[Var, Expr] = {}
     facts = base_facts(func)
 

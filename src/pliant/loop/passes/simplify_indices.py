@@ -23,7 +23,10 @@ from ..stmt import Block, For, Func, If, Let, Reduce, Replacer, Seq, Stmt, Store
 
 
 def simplify_indices(func: Func) -> Func:
-    """Returns the function with those indices simplified that contain a division or remainder."""
+    """Returns the function with those indices simplified that contain a floor division or remainder of a variable.
+
+    The same object if none does.
+    """
     simplifier = Simplifier(None)
     if not simplifier.any_inside(func.body):  # the common case: no facts have to be collected
         return func

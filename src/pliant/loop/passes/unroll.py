@@ -46,7 +46,10 @@ class _Unroller(Replacer):
     # Expressions.
 
     def _leaf(self, e: Expr) -> Expr | None:
-        """Substitutes and folds one node, or returns None to leave it to the caller."""
+        """Substitutes and folds one node: variables, i64 arithmetic, and decided conditions.
+
+        Returns None to leave other nodes to the caller.
+        """
         if isinstance(e, Var):
             return self.vars.get(e, e)
         if not self.buffers and free_vars(e).isdisjoint(self.vars):
@@ -56,7 +59,10 @@ class _Unroller(Replacer):
         return self.decided(e) if isinstance(e, (Select, And, Or)) else Replacer._leaf(self, e)
 
     def decided(self, e: Expr) -> Expr | None:
-        """The taken side of a select, `and` or `or` that is decided in this copy; the other side may index out of bounds."""
+        """The taken side of a select, `and` or `or` that is decided in this copy; the other side may index out of bounds.
+
+        None if it is not decided, or another expression.
+        """
         first = self.expr(e.args[0])
         if first is not TRUE and first is not FALSE:
             return None
@@ -91,7 +97,7 @@ class _Unroller(Replacer):
         return Replacer.stmt(self, s) if self.concerned(s) else s
 
     def concerned(self, s: Stmt) -> bool:
-        """True if a statement contains something to replace."""
+        """True if a statement may contain something to replace: a variable of an unrolled loop, or any buffer."""
         return bool(self.buffers) or any(not free_vars(e).isdisjoint(self.vars) for e in exprs(s))
 
     def scoped(self, s: Stmt) -> Stmt:
@@ -166,7 +172,10 @@ class _Unroller(Replacer):
     # Copies.
 
     def written_out(self, s: For) -> Stmt:
-        """Returns the copies of a loop's body in order; raises UnsupportedError if the extent is not constant."""
+        """Returns the copies of a loop's body in order.
+
+        Raises UnsupportedError if the extent is not constant, or if there would be more than MAX_UNROLLED copies of a statement.
+        """
         start, stop = self.number(s.start), self.number(s.stop)
         if start is None or stop is None:
             raise UnsupportedError(

@@ -21,7 +21,10 @@ _SIGN = Const(0x8000, u16)  # negation flips the sign bit, which is exact for ev
 
 
 def widen_halves(func: Func) -> Func:
-    """Returns the function with all arithmetic on f16 and bf16 done in f32."""
+    """Returns the function with all arithmetic on f16 and bf16 done in f32, each result rounded back.
+
+    Tensor instructions are not changed.
+    """
     return func.with_body(_Widened().stmt(func.body))
 
 
@@ -36,7 +39,10 @@ class _Widened(Replacer):
 
 
 def widened(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Returns `e` with its arithmetic on half floats done in f32; `memo` may be shared between calls."""
+    """Returns `e` with its arithmetic on half floats done in f32, and each result but those of comparisons rounded back.
+
+    A negation flips the sign bit. `memo` may be shared between calls.
+    """
     memo = {} if memo is None else memo
 
     def leaf(node: Expr) -> Expr | None:

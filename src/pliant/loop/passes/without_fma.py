@@ -15,7 +15,7 @@ from ..stmt import Call, Func, Reduce, Replacer, Stmt, exprs, walk_stmts
 
 
 def without_fma(func: Func, made: dict[Func, Func] | None = None) -> Func:
-    """The program with no `muladd` and no function that needs FMA; the same object if there are none.
+    """The program, and its callees, with no `muladd` and no function that needs FMA; the same object if there are none.
 
     `made` memoizes the functions that are done.
     """

@@ -33,7 +33,7 @@ class Track:
         return memory_size(self.root)
 
     def scaled(self, buffer: Buffer, elements: Expr) -> Expr:
-        """Converts a number of elements of `buffer` to elements of the root, rounded down."""
+        """Converts a number of elements of `buffer` to elements of the root, rounded down; the root holds bytes if their dtypes differ."""
         if buffer.dtype is self.root.dtype:
             return elements
         bits = buffer.dtype.bits
@@ -80,7 +80,10 @@ def reach(buffer: Buffer) -> tuple[Expr, Expr]:
 
 
 def new_track(buffer: Buffer, *, private: bool, value: int = 0) -> tuple[Track, list[Stmt]]:
-    """A shadow for a root, and the statements that allocate it and mark everything as unwritten (with 1: as written)."""
+    """Returns a track with a new shadow for a root, and the statements that allocate it and set all its bytes to `value` (0: unwritten).
+
+    The shadow is on the stack if `private`, else in the workspace.
+    """
     shadow = Buffer(f"{buffer.name}_written", u8, (memory_size(buffer),), scope="stack" if private else "workspace")
     at = Var("at", i64)
     fill = For(at, zero(), shadow.shape[0], "serial", Store(shadow, (at,), Const(value, u8)))

@@ -29,7 +29,7 @@ def fold_data_movement(function: g.Function) -> g.Function:
 
 
 def moves_into_templates(nodes: Sequence[g.Node], users: Users) -> tuple[g.Node, ...]:
-    """Returns the nodes with data movements folded into templates, where the template is the only reader of the moved value."""
+    """Returns the nodes with data movements folded into templates, where the template alone reads, or makes, the moved value."""
     maker = {v: n for n in nodes for v in n.outs}
     stands: dict[g.Node, tuple[g.Node, ...]] = {}
     for n in nodes:
@@ -113,7 +113,10 @@ class _Move:
 
 
 def one_store(s: Stmt) -> tuple[dict[Var, Expr], Store] | None:
-    """Returns the iterators with their extents and the store of a loop nest that is one store; None for any other statement."""
+    """Returns the iterators with their extents and the store of a loop nest that is one store.
+
+    None for any other statement, and for a block with a predicate, an init, or iterators that are not loops from 0.
+    """
     loops: dict[Expr, For] = {}
     while isinstance(s, For):
         loops[s.var] = s

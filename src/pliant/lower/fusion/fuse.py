@@ -93,7 +93,10 @@ class _Groups:
                 self.group[n] = _Group([n], self.kind[n] is Kind.OPAQUE)
 
     def join(self, n: g.CallLoop) -> None:
-        """Merges the groups of the producers of a node's arguments into its own group, until no further producer may join."""
+        """Merges the groups of the producers of a node's arguments into its own group, until no further producer may join.
+
+        A node that is in no group is left alone.
+        """
         while n in self.group and any(self.join_maker(n, v) for v in self.read_by(n)):
             pass
 
@@ -123,7 +126,12 @@ class _Groups:
         return True
 
     def fits(self, made: g.CallLoop, value: g.Value, n: g.CallLoop, inside: Sequence[g.CallLoop]) -> bool:
-        """True if the producer `made` can be fused with `n` and the other readers of its value in that group."""
+        """Returns True if the producer `made` of `value` can be fused with its reader `n`.
+
+        `inside` are all its readers in the group of `n`. It depends on the kind of `n`: a matmul takes only what decodes its operand, an
+        opaque or scatter program only what it reads once. Of other kinds, cheap programs and reductions take a producer that may be a
+        prologue, or all of `inside` must be elementwise and read it so, if the group of the producer has an anchor.
+        """
         if self.kind[n] is Kind.MATMUL:
             return not self.group[made].anchor and self.is_decoded(made, value, n)
         if self.kind[n] in (Kind.OPAQUE, Kind.SCATTER):
@@ -137,7 +145,7 @@ class _Groups:
         return places and all(self.kind[u] in (Kind.ELEMENTWISE, Kind.BROADCAST) for u, _ in reads)
 
     def joins_products(self, n: g.CallLoop) -> bool:
-        """True if a node is a concat that only matmuls read and that has the result of an anchor among its operands."""
+        """True if a node is a concat along a leading dim that only matmuls read and that has the result of an anchor among its operands."""
         if n not in self.side_by_side:
             makers = [self.maker.get(a) for a in n.args if isinstance(a, g.Value)]
             readers = [u for v in n.outs for u in self.users.get(v, [])]

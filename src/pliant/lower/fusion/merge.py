@@ -21,7 +21,10 @@ from ..ops.lower_ops import free_variables
 
 
 def merge(members: Sequence[g.CallLoop], outs: Sequence[g.Value]) -> g.CallLoop:
-    """Returns one call that does the work of the members in sequence and has the results `outs`, new versions of state first."""
+    """Returns one call that does the work of the members in sequence and has the results `outs`, new versions of state first.
+
+    Other results of the members become workspace of the merged program; checks of all but the last member run in nests of their own.
+    """
     inner = {v for m in members for v in m.outs}
     sources: dict[g.Value, Buffer | Var] = {}
     names: set[str] = set()
@@ -83,7 +86,10 @@ def _without_lets(s: Stmt) -> Stmt:
 
 
 def _checks_first(s: Stmt) -> Stmt:
-    """Splits a nest whose block checks and then stores into two nests: one that checks, then one that stores."""
+    """Splits a nest whose block checks and then stores into two nests: one that checks, then one that stores.
+
+    In a sequence, each nest is split. Anything else is returned as it is.
+    """
     loops: list[For] = []
     inner: Stmt = s
     while isinstance(inner, For):

@@ -25,7 +25,10 @@ def rematerialize(function: g.Function) -> g.Function:
 
 
 def _copied_to_readers(nodes: Sequence[g.Node], results: Sequence[g.Value]) -> tuple[g.Node, ...]:
-    """Returns the nodes with a copy of each cheap producer before each of its readers, if all readers can recompute it."""
+    """Returns the nodes with a copy of each cheap producer before each of its readers but the first, if all readers can recompute it.
+
+    There are 2 to MOST_READERS readers, and all copies together are at most as many as the nodes.
+    """
     kinds = {n: pattern_kind(func_of(n.callee)) for n in nodes if isinstance(n, g.CallLoop) and may_join(n)}
     anchors = {v for n in nodes if kinds.get(n) not in CHEAP for v in n.outs}  # type: ignore[call-overload]
     users = users_of(nodes, results)

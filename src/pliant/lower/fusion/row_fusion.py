@@ -62,7 +62,10 @@ def _row_iters(func: Func, block: Block, rows: Extents) -> tuple[Expr, ...] | No
 
 
 def _iters(func: Func, block: Block) -> list[tuple[Var, Expr]] | None:
-    """Returns the iterators that index the result of a block, in order, with their extents, without those of extent 1."""
+    """Returns the iterators that index the result of a block, in order, with their extents, without those of extent 1.
+
+    None if the block does not store at its iterators, or its loops are not plain.
+    """
     loops, body = plain_loops(func, block), block.body
     if isinstance(loops, Refusal) or not isinstance(body, Store | Reduce):
         return None
@@ -71,7 +74,7 @@ def _iters(func: Func, block: Block) -> list[tuple[Var, Expr]] | None:
 
 
 def _along_rows(func: Func, block: Block, rows: Extents) -> bool:
-    """True if the reduced dims of each operand come after its row dims (or the operand does not depend on the row)."""
+    """True if each operand with reduced dims has the rows as its leading dims, or does not depend on the row."""
     own = _row_iters(func, block, rows)
     reduced = {i.var for i in block.iters if i.kind == "R"}
     for a in accesses(block):

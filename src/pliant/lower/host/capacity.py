@@ -44,7 +44,10 @@ def at_capacity(t: g.Tensor, limits: Limits) -> g.Tensor:
 
 
 def _range(e: Expr, limits: Limits) -> Range:
-    """Returns lower and upper bounds of an expression as formulas, for run-time dims from 0 to their limits."""
+    """Returns lower and upper bounds of an expression as formulas, for run-time dims from 0 to their limits.
+
+    Raises UnsupportedError for an operation whose bounds are not known.
+    """
     if free_vars(e).isdisjoint(limits):
         return e, e
     if isinstance(e, Var):
@@ -84,7 +87,7 @@ def _binary(e: Expr, a: Range, b: Range) -> Range | None:
 
 
 def _product(a: Range, b: Range) -> Range | None:
-    """Returns the bounds of a product: of a constant and an interval, or of two provably non-negative intervals."""
+    """Returns the bounds of a product: of a constant and an interval, or of two provably non-negative intervals; None for others."""
     for (low, high), (factor, same) in ((a, b), (b, a)):
         if isinstance(factor, Const) and factor is same:
             ends = low * factor, high * factor

@@ -45,7 +45,7 @@ class _NoRanges(Exception):
 def ranges_of(n: g.CallLoop, ones: frozenset[Var] = frozenset()) -> tuple[Range, ...] | None:
     """Returns the contiguous ranges that make up the only result of a call, in order, if the dims `ones` are 1.
 
-    Returns None if the call does anything but copy ranges.
+    None if the call does anything but copy ranges, or has state, strides, sub-byte elements, or a schedule of its own.
     """
     values = [*n.outs, *(a for a in n.args if isinstance(a, g.Value))]
     plain = all(isinstance(v.annotation, g.Tensor) and not v.tensor.state and v.tensor.strides is None for v in values)
@@ -106,7 +106,10 @@ class _Reading:
             yield self.range(load, cut, simplify(lo * inner), simplify((hi - lo) * inner))
 
     def leaves(self, e: Expr, cut: _Cut | None) -> Iterator[tuple[Load, _Cut | None]]:
-        """Yields the loads that a nest of selects chooses from, each with the interval of the iterator in which it is chosen."""
+        """Yields the loads that a nest of selects chooses from, each with the interval of the iterator in which it is chosen.
+
+        Raises _NoRanges if the value is anything else.
+        """
         if isinstance(e, Load) and e.buffer in self.sources and e.buffer.dtype is self.out.dtype:
             yield e, cut
             return
@@ -121,7 +124,7 @@ class _Reading:
         yield from self.leaves(orelse, _Cut(var, bound, hi))
 
     def bound(self, cond: Expr) -> tuple[Var, Expr]:
-        """Returns the iterator and the bound of a condition `iterator < bound`.
+        """Returns the iterator and the bound of a condition `iterator < bound`; raises _NoRanges for another condition.
 
         The iterator may be the leading digit of a mixed-radix sum (`16 * i + j < 48` with `j < 16` is `i < 3`).
         """
@@ -136,7 +139,7 @@ class _Reading:
         return var, simplify(bound // step)
 
     def range(self, load: Load, cut: _Cut | None, at: Expr, count: Expr) -> Range:
-        """Returns the range that a load copies; the distance between source and target index must not depend on any iterator."""
+        """Returns the range that a load copies; raises _NoRanges if the distance between source and target index depends on an iterator."""
         apart = self.number(load.buffer, load.indices) - self.number(self.out, self.store.indices)
         if cut is not None and _is(simplify(cut.hi - cut.lo), 1):
             apart = substitute(apart, {cut.var: cut.lo})
@@ -166,7 +169,10 @@ def _same(n: g.CallLoop, buffers: Mapping[Buffer, g.Value]) -> dict[Expr, Expr]:
 
 
 def _inlined(func: Func, out: Buffer) -> tuple[dict[Var, Expr], Store]:
-    """Returns the iterators with their extents and the final store of a program, with its temporaries inlined into that store."""
+    """Returns the iterators with their extents and the final store of a program, with its temporaries inlined into that store.
+
+    Raises _NoRanges if the program is not one store per buffer, the result last.
+    """
     stored: dict[Buffer, Store] = {}
     iters: dict[Var, Expr] = {}
     for s in _statements(func.body):

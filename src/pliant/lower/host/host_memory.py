@@ -72,7 +72,10 @@ def poison_kernel() -> Func:
 
 @dataclass(slots=True)
 class Memory:
-    """The memory of one function's values in the host program: which buffer or scalar each value is; see the module docstring."""
+    """The memory of one function's values in the host program: which buffer or scalar each value is, or which part of one.
+
+    Each use of a value extends the lifetime of its temporary to the present step.
+    """
 
     function: g.Function
     outputs: tuple[Output, ...]
@@ -109,7 +112,11 @@ class Memory:
         return buffer
 
     def argument(self, p: g.Value, at: int) -> None:
-        """Creates the value of a parameter: a view of its pointer, or a scalar that is read from its slot in `dims`."""
+        """Sets the value of a parameter.
+
+        This is a view of its pointer, or for a scalar its known value, else what is read from its slot in `dims`. Raises UnsupportedError
+        for a parameter that is neither a tensor nor a scalar.
+        """
         match p.annotation:
             case g.Tensor() as t:
                 self.values[p] = self.pointer(p.name, t, "inout" if t.state else "in")
@@ -168,7 +175,7 @@ class Memory:
             self.placed[value] = target
 
     def fresh(self, value: g.Value) -> Buffer:
-        """Returns the buffer of a new value: its chosen place in a result, or a new temporary."""
+        """Returns the buffer of a new value: its chosen place in a result or in a concatenated value, or a new temporary."""
         if value in self.placed:
             return self.part(self.placed[value], value.name, tensor_of(value.annotation).shape)
         if value in self.places.within:
@@ -208,11 +215,17 @@ class Memory:
         return self.part(buffer, name, t.shape)
 
     def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
-        """Returns a buffer of the given shape over memory that was sized for the capacity."""
+        """Returns a buffer of the given shape over memory that was sized for the capacity.
+
+        `whole` itself if no dim is known only at run time.
+        """
         return self.in_home_of(whole, self.sizes.part(whole, name, shape))
 
     def buffer(self, value: g.Value) -> Buffer:
-        """Returns the buffer of a tensor value; if it is a temporary, its lifetime now includes the current step."""
+        """Returns the buffer of a tensor value; if it is a temporary, its lifetime now includes the current step.
+
+        Raises an InternalError for a scalar.
+        """
         buffer = self.values[value]
         if not isinstance(buffer, Buffer):
             raise InternalError(f"`{value.name}` is a scalar where a tensor is wanted")
@@ -247,7 +260,10 @@ class Memory:
     # Poison mode: `ends` comes from a previous walk over the same nodes, so its step numbers are those of this walk.
 
     def poison_new(self, known: int) -> list[Stmt]:
-        """In poison mode: fills the temporaries after the first `known` ones, which are those that were just created."""
+        """In poison mode: returns statements that fill the temporaries after the first `known` ones, those that were just created.
+
+        Without poison mode there are none.
+        """
         return [self.poison(t) for t in self.temps[known:]] if self.ends is not None else []
 
     def poison_dead(self) -> list[Stmt]:

@@ -40,7 +40,10 @@ class NodeEmitter(Memory):
     """Emits the host statements of graph nodes in order; each node is one step in the lifetimes of temporaries."""
 
     def nodes(self, nodes: Sequence[g.Node]) -> list[Stmt]:
-        """Emits the nodes in order, with their checks; each node is one step of the lifetimes."""
+        """Returns the statements of the nodes in order, with their checks; each node is one step of the lifetimes.
+
+        Raises UnsupportedError for a node that cannot be compiled.
+        """
         stmts: list[Stmt] = []
         for n in nodes:
             self.step += 1
@@ -72,7 +75,11 @@ class NodeEmitter(Memory):
         return stmts
 
     def host_scalar(self, n: g.Op, out: g.Scalar) -> list[Stmt]:
-        """Emits an operator on host scalars: an expression over dims if its value is known, else its formula."""
+        """Returns the statements of an operator on host scalars, and sets its value.
+
+        The value is an expression over dims if it is known, else a variable of a let with the operator's formula. In checked mode checks
+        come first.
+        """
         if out.value is not None:
             self.values[n.outs[0]] = out.value
             return size_checks(n, out.value) if self.checked else []
@@ -86,13 +93,19 @@ class NodeEmitter(Memory):
         return [*checks, self.let(n.outs[0], formula((), (), lambda k, *_: args[int(k)]))]
 
     def let(self, value: g.Value, e: Expr) -> Stmt:
-        """Evaluates a host scalar now: the memory that it is read from may be reused before its first use."""
+        """Returns a let that evaluates a host scalar now, and makes its variable the value.
+
+        The memory that it is read from may be reused before its first use.
+        """
         var = Var(value.name, e.dtype)
         self.values[value] = var
         return Let(var, e)
 
     def view(self, n: g.Node) -> list[Stmt]:
-        """Emits a reshape: an alias if possible, else a copy (for strided sources, and for state that is updated later)."""
+        """Returns the statements of a reshape, and sets its value: an alias if possible, else a copy.
+
+        Strided sources are copied, and so is state that is updated later. A scalar is stored into a new buffer.
+        """
         value, out = g.node_args(n)[0], n.outs[0]
         if isinstance(value.annotation, g.Scalar):
             self.values[out] = buffer = self.fresh(out)
@@ -115,7 +128,7 @@ class NodeEmitter(Memory):
         return [View(buffer, source, zeros(source))]
 
     def range_view(self, out: g.Value, r: Range) -> list[Stmt]:
-        """Emits a view for a value that is a contiguous range of another value, so that nothing is copied."""
+        """Returns the views for a value that is a contiguous range of another value, so that nothing is copied."""
         views: list[View] = []
         buffer = self.cut(self.buffer(r.source), r.start, out.name, out.tensor.shape, views)
         self.values[out] = buffer
@@ -128,7 +141,7 @@ class NodeEmitter(Memory):
         return self.in_home_of(source, buffer)
 
     def join(self, out: g.Value) -> list[Stmt]:
-        """Emits a concatenated value: copies only the parts that their producers did not write in place."""
+        """Returns the statements of a concatenated value: copies of only the parts that their producers did not write in place."""
         whole, stmts = self.joined(out), []
         for r in self.places.joined[out]:
             views: list[View] = []
@@ -138,7 +151,10 @@ class NodeEmitter(Memory):
         return stmts
 
     def call(self, n: g.CallLoop) -> list[Stmt]:
-        """Emits a kernel call; copies strided arguments to contiguous temporaries if the kernel needs that."""
+        """Returns a kernel call, after copies of strided arguments to contiguous temporaries if the kernel needs that.
+
+        Sets the values of its results; updated state stays in its memory.
+        """
         func = func_of(n.callee)
         dims = dict(zip(func.symbols, n.dims, strict=True))
         inputs, outs = iter(n.args), iter(n.outs)
@@ -187,12 +203,12 @@ class NodeEmitter(Memory):
         return strided
 
     def bind(self, n: g.Op, attrs: BindAttrs) -> list[Stmt]:
-        """Binds a computed number to a run-time dim (operator `bind_dim`)."""
+        """Returns the statements that bind a computed number to a run-time dim, with its checks (operator `bind_dim`)."""
         self.values[n.outs[0]] = attrs.dim
         return self.sizes.bind(attrs.dim, attrs.most, self.scalar(n.args[0]), n.span)
 
     def branch(self, n: g.If) -> list[Stmt]:
-        """Emits an `if`: both branches write their results to the same buffers."""
+        """Returns the statements of an `if`: both branches write their results to the same buffers; updated state stays in its memory."""
         cond = self.scalar(n.cond)
         cond = cond if cond.dtype is bool_ else Ne(cond, Const(0, cond.dtype))
         states = {new: old for old, new in versions(n)}
@@ -215,7 +231,7 @@ class NodeEmitter(Memory):
         return [*poison_new, If(cond, then, orelse, n.span), *lets, *self.poison_dead()]
 
     def branch_body(self, b: g.Body, targets: list[Buffer | None]) -> Stmt:
-        """Emits the statements of a branch; results go straight to their targets if possible."""
+        """Returns the statements of a branch; results go straight to their targets if possible, else they are copied."""
         defined = {out: n for n in b.nodes for out in n.outs}
         for result, target in zip(b.results, targets, strict=True):
             if target is not None:

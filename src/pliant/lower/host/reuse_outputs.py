@@ -41,7 +41,7 @@ def _without(body: Stmt, s: Alloc) -> Stmt:
 
 
 def _may_hold(func: Func, out: Buffer, work: Buffer) -> bool:
-    """True if `out` may hold the contents of `work` until the block that writes `out`."""
+    """True if `out` may hold the contents of `work` until the block that writes `out`: equal types and shapes, and computed in place."""
     if out.dtype is not work.dtype or out.shape != work.shape or out.strides is not None or work.strides is not None:
         return False
     order = blocks(func.body)

@@ -42,14 +42,20 @@ class RunTimeDims:
         return self.memory.get(b, b)
 
     def bind(self, dim: Var, most: Expr, value: Expr, span: Span | None) -> list[Stmt]:
-        """Returns the statements that bind a dim to a value and check it against its contract and its upper bound."""
+        """Returns the statements that bind a dim to a value and check it against its contract and its upper bound.
+
+        Notes the dim as bound.
+        """
         message = f"`{dim.name}` is {{0}}, and can be at most {{1}}"
         check = Check(all_of(Le(Const(0, i64), dim), Le(dim, most)), message, (dim, most), "", "check", span)
         self.bound[dim] = (check, [])
         return [Let(dim, value), *([contract_check(dim)] if isinstance(dim, Dim) else []), check]
 
     def part(self, whole: Buffer, name: str, shape: tuple[Expr, ...]) -> Buffer:
-        """Returns a view of `whole` (which has the capacity) with the true shape; `whole` itself if the shape has no run-time dim."""
+        """Returns a view of `whole` (which has the capacity) with the true shape; `whole` itself if the shape has no run-time dim.
+
+        The view and its checks are queued after the binding of the last dim in its shape.
+        """
         used = frozenset().union(*(free_vars(e) for e in shape))
         last = next((v for v in reversed(self.bound) if v in used), None)
         if last is None or whole.shape == shape:
@@ -62,7 +68,7 @@ class RunTimeDims:
         return view
 
     def with_views(self, s: Stmt) -> Stmt:
-        """Inserts each view after the statement that binds the last dim of its shape."""
+        """Returns the statement with each view inserted after the statement that binds the last dim of its shape."""
         s = map_children(s, self.with_views)
         if not isinstance(s, Seq):
             return s

@@ -13,7 +13,10 @@ from ...support.errors import UnsupportedError
 
 
 def alias_of(function: g.Function, result: g.Value) -> int | None:
-    """Returns the index of the state parameter that `result` aliases, or None if `result` is not state."""
+    """Returns the index of the state parameter that `result` aliases, or None if `result` is not state.
+
+    Raises UnsupportedError for state that is no new version of a parameter.
+    """
     if not is_state(result):
         return None
     source = {new: old for n in function.nodes for old, new in versions(n)}

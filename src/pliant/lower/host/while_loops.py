@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def emit_while(run: NodeEmitter, n: g.While) -> list[Stmt]:
-    """Emits the host statements of a graph's while loop: they run its condition and body on buffers for the carried values."""
+    """Returns the host statements of a graph's while loop: they run its condition and body on buffers for the carried values."""
     known = len(run.temps)
     carried = [run.buffer(v) if is_state(v) else run.temporary(out.name, _memory(out)) for v, out in zip(n.init, n.outs, strict=True)]
     go = run.temporary("go", g.Tensor(bool_, ()))
@@ -55,7 +55,10 @@ def _memory(value: g.Value) -> g.Tensor:
 
 
 def _bind(run: NodeEmitter, values: Sequence[g.Value], carried: Sequence[Buffer]) -> list[Stmt]:
-    """Binds the values to the carried buffers; loads scalars now, because the buffers change before their uses."""
+    """Binds the values to the carried buffers.
+
+    Returns the lets of scalars: they are loaded now, because the buffers change before their uses.
+    """
     lets: list[Stmt] = []
     for value, buffer in zip(values, carried, strict=True):
         if isinstance(value.annotation, g.Scalar):
@@ -66,7 +69,10 @@ def _bind(run: NodeEmitter, values: Sequence[g.Value], carried: Sequence[Buffer]
 
 
 def _next_round(run: NodeEmitter, n: g.While, carried: Sequence[Buffer]) -> list[Stmt]:
-    """Copies the results of an iteration into the carried buffers; a result that aliases a carried buffer is first copied aside."""
+    """Returns statements that copy the results of an iteration into the carried buffers.
+
+    One that aliases another carried buffer is saved first.
+    """
     run.step += 1
     known = len(run.temps)
     lets: list[Stmt] = []

@@ -42,7 +42,10 @@ def choose_layouts(function: g.Function, target: Target, decisions: Decisions | 
 def _packed(
     n: g.CallLoop, known: set[g.Value], packed: dict[tuple[g.Value, str], g.Value], target: Target, layouts: OfKernel
 ) -> Iterator[g.Node]:
-    """Yields the calls that copy operands into packed layouts, where they are still missing, then the call `n` over packed operands."""
+    """Yields the calls that copy operands into packed layouts, where they are still missing, then the call `n` over packed operands.
+
+    Records the packed values in `packed`; each layout is a decision of `layouts`.
+    """
     func, args = with_casts_inside(func_of(n.callee)), list(n.args)
     operands = [p.value for p in func.params if p.role != "out"]
     values = {b: v for b, v in zip(operands, args, strict=True) if isinstance(b, Buffer) and isinstance(v, g.Value) and v in known}

@@ -41,7 +41,10 @@ def known_values(function: g.Function) -> set[g.Value]:
 
 
 def lift_constants(function: g.Function) -> Lifted:
-    """Splits a function into the part that depends on literals alone, run once at load time (None if there is none), and the rest."""
+    """Splits a function into the part that depends on literals alone, run once at load time, and the rest.
+
+    Without such a part, `load` is None and `rest` the function itself.
+    """
     known = known_values(function)
     literals = {out for n in function.nodes if isinstance(n, g.Const) for out in n.outs}
     early = [n for n in function.nodes if n.outs and all(v in known and v not in literals for v in n.outs)]

@@ -27,7 +27,10 @@ from ..callee import callee_of, func_of, map_calls
 
 
 def name_sizes(function: g.Function) -> g.Function:
-    """Returns the function with symbols for the compound sizes in its loop programs; structurally equal programs become one object."""
+    """Returns the function with symbols for the compound sizes in its loop programs; structurally equal programs become one object.
+
+    Programs with a schedule of their own are left alone. The same object is returned if nothing changes.
+    """
     nodes = map_calls(function.nodes, _Programs().call)
     return function if all(a is b for a, b in zip(nodes, function.nodes, strict=True)) else function.with_(nodes=nodes)
 
@@ -114,7 +117,8 @@ def _is_dim(e: Expr, facts: Facts) -> bool:
 def _symbol(e: Expr, packed: bool) -> Dim:
     """Returns a new dim with the range and divisibility of the expression `e`.
 
-    If no dim in `e` has a contract, only the fact whether it may be 0 is kept: more would make otherwise equal programs differ.
+    If no dim in `e` has a contract, and it is not `packed`, only the fact whether it may be 0 is kept: more would make otherwise equal
+    programs differ.
     """
     facts = Facts()
     lo, hi = int_range(e, facts)

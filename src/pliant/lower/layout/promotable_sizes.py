@@ -100,7 +100,7 @@ def _is_size(b: Buffer, axis: int) -> bool:
 
 
 def _is_plain(func: Func) -> bool:
-    """True if a program consists of loop nests around blocks of one store or reduction, without declared regions."""
+    """True if a program consists of loop nests around blocks whose body, and init, is one store or reduction, without declared regions."""
     inner = [s for b in blocks(func.body) for s in (b.body, b.init) if s is not None]
     plain = all(isinstance(s, Store | Reduce) for s in inner) and all(b.reads is None and b.writes is None for b in blocks(func.body))
     rest = [s for s in walk_stmts(func.body) if s not in inner]

@@ -136,7 +136,10 @@ def _promoted(opened: Iterable[_Opened]) -> Iterator[_Promoted]:
 
 
 def _one_for(group: Sequence[_Opened]) -> Iterator[_Promoted]:
-    """Yields replacements by one program; splits the group if the sizes are not linear combinations of common symbols."""
+    """Yields replacements of the group's programs by one program; none if all have the same sizes.
+
+    If the sizes are not linear combinations of common symbols, the group is split by a size that is none.
+    """
     first = group[0]
     if all(o.sizes == first.sizes for o in group):
         return
@@ -178,7 +181,10 @@ def _symbols(shapes: Iterable[_Sizes], step: int) -> dict[_Sizes, Dim]:
 
 
 def _over(sizes: _Sizes, symbols: dict[_Sizes, Dim]) -> Expr | None:
-    """Returns an expression over `symbols` that equals the size at one place in all programs of a group; None if there is none."""
+    """Returns an expression over `symbols` that equals the size at one place in all programs of a group; None if there is none.
+
+    It is a constant, a multiple of one symbol, or a sum of multiples of two.
+    """
     if len(set(sizes)) == 1:
         return Const(sizes[0], i64)
     for unit, v in symbols.items():

@@ -29,7 +29,10 @@ from .templates import Site, build, moved, promoted
 
 
 def lower_template(n: g.Op, lowering: Lowering) -> tuple[g.Node, ...]:
-    """Returns the call of the loop program that the template of an operator builds, and the nodes that turn its counts into dims."""
+    """Returns the call of the loop program that the template of an operator builds, and the nodes that turn its counts into dims.
+
+    A result of data-dependent size is written at its capacity; a `prefix` node takes the counted part of it.
+    """
     op, dims = TABLE[n.op], node_defines(n)
     most = op.capacity(tuple(tensor_of(a.annotation) for a in n.args), n.attrs) if op.capacity is not None else ()
     limits = dict(zip(dims, most, strict=True))
@@ -64,7 +67,10 @@ def _at_capacity(out: g.Value, limits: dict[Var, Expr]) -> g.Value:
 
 
 def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool) -> g.CallLoop:
-    """Returns the call of the template's program; sites with equal arguments share one program."""
+    """Returns the call of the template's program; sites with equal arguments share one program.
+
+    With `in_place`, the first argument is updated and may be strided; others are taken as contiguous.
+    """
     sources = sources_of(n, lowering.numbers)
     taken = [s if in_place and k == 0 else _contiguous(s) for k, s in enumerate(sources)]
     callee, extra, values = lowering.once(n, lambda: _program(n, taken, full, counts, in_place))
@@ -78,7 +84,10 @@ def _call(n: g.Op, lowering: Lowering, full: Sequence[g.Value], counts: Sequence
 def _program(
     n: g.Op, sources: Sequence[Buffer | Expr], full: Sequence[g.Value], counts: Sequence[g.Value], in_place: bool
 ) -> tuple[g.Callee, tuple[Var, ...], dict[Var, Expr]]:
-    """Returns the loop program of a template, its additional scalar arguments, and the values of the sizes that became symbols."""
+    """Returns the loop program of a template, its additional scalar arguments, and the values of the sizes that became symbols.
+
+    With `in_place`, the first source is also the result.
+    """
     outs = [Buffer(f"y{k}", v.tensor.dtype, v.tensor.shape) for k, v in enumerate(full)]
     counters = [Buffer(f"count{k}", i64, ()) for k in range(len(counts))]
     if in_place:

@@ -53,7 +53,10 @@ def host_functions(function: g.Function) -> Iterator[HostFunction]:
 
 
 def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> ForeignCalls:
-    """Lowers all calls of library symbols and Python functions in a graph function, also inside branches and loops."""
+    """Returns a graph function with all calls of library symbols and Python functions lowered, also inside branches and loops.
+
+    Each call gets a literal of 8 bytes for its address, and a record for the runtime.
+    """
     calls: list[Outside] = []
     entries: list[Array] = []
     left: list[Node] = []
@@ -82,7 +85,10 @@ def foreign_calls(function: g.Function, functions: Sequence[HostFunction]) -> Fo
 
 
 def with_calls(function: g.Function, leaving: ForeignCalls) -> g.Function:
-    """Returns the function with its original foreign calls: addresses mean nothing outside of this compilation."""
+    """Returns the function with its original foreign calls: addresses mean nothing outside of this compilation.
+
+    The literals with addresses go.
+    """
     entries = {id(a) for a in leaving.entries}
 
     def nodes(given: Sequence[g.Node]) -> tuple[g.Node, ...]:
@@ -136,7 +142,10 @@ def _lowered(n: Node, number: int, array: Array) -> tuple[g.Node, ...]:
 
 
 def _external(n: Node, number: int) -> Func:
-    """Returns the loop program without a body that stands for a foreign function; `number` is the index of the call."""
+    """Returns the loop program without a body that stands for a foreign function; `number` is the index of the call.
+
+    Raises UnsupportedError for strided or storage-type tensors, and for a scalar result.
+    """
     name = _name(n)
     params = [Param(Buffer("entry", u8, (const(8),)))]
     for k, v in enumerate((*n.args, *n.outs)):

@@ -62,7 +62,7 @@ class Lowering:
         return tuple(lowered for n in nodes for lowered in self.node(n))
 
     def node(self, n: g.Node) -> tuple[g.Node, ...]:
-        """Lowers one node, also inside branches and loops; views and host scalars stay."""
+        """Lowers one node, also inside branches and loops, to one or more nodes; views, host scalars and other nodes stay."""
         match n:
             case g.Op() if _by_template(n):
                 from .build_templates import lower_template
@@ -80,7 +80,7 @@ class Lowering:
         return g.Body(b.params, self.nodes(b.nodes), b.results)
 
     def once(self, n: g.Op, make: Callable[[], T]) -> T:
-        """Memoizes `make` by operator, attributes, annotations, and the values of arguments that are literal numbers."""
+        """Returns `make()`, memoized by operator, attributes, annotations, and the values of arguments that are literal numbers."""
         inputs = tuple((a.annotation, self.numbers[a].array.tobytes() if a in self.numbers else None) for a in n.args)
         key = (n.op, n.attrs, inputs, tuple(v.annotation for v in n.outs))
         if key not in self.made:
@@ -113,7 +113,10 @@ def _by_template(n: g.Op) -> bool:
 
 
 def sources_of(n: g.Op, numbers: Numbers) -> list[Buffer | Expr]:
-    """Returns the arguments of an operator as its loop program sees them: buffers, scalar variables, literals."""
+    """Returns the arguments of an operator as its loop program sees them: buffers, scalar variables, literals for rank-0 constants.
+
+    Raises InternalError for an argument that is neither a tensor nor a scalar.
+    """
     sources: list[Buffer | Expr] = []
     for i, a in enumerate(n.args):
         match a.annotation:
@@ -188,7 +191,7 @@ def _stage_body(stage: Stage, buffer: Buffer, at: Indices, point: Indices, read:
 
 
 def free_variables(s: Stmt) -> tuple[Var, ...]:
-    """Returns the variables that `s` uses and does not bind, in order of appearance."""
+    """Returns the variables that the expressions of `s` use and `s` does not bind, in order of appearance."""
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for node in walk_stmts(s):

@@ -46,7 +46,10 @@ def default_family(func: Func, target: Target, decisions: OfKernel | None = None
 
 
 def _versions(func: Func, target: Target, kernel: OfKernel) -> tuple[Version, ...]:
-    """Return the programs that rules want for some dims only, followed by the program for all other dims."""
+    """Return the versions of a program to schedule, most special first; the last one is for all dims that are left.
+
+    These are a version for short sums of squares, one version that a rule asks for, and the program itself, as far as they are possible.
+    """
     asking = [r for r in rules_for(target) if r.version is not None]
     wanted = [v for b in blocks(func.body) for r in asking if (v := r.version(func, b, kernel.about(b.name, target)))]  # type: ignore[misc]
     some = [Version(simplify(v.guard, base_facts(func)), v.func, v.copying) for v in wanted]
@@ -68,7 +71,10 @@ class _Scheduling:
         self.taken: set[str] = set()  # blocks that a `takes_all` rule has scheduled, even if their loops are still serial
 
     def variant(self) -> Variant:
-        """Apply all rules; return the scheduled program and the text of what was done."""
+        """Apply all rules, and the passes over sums of squares and roundings around them.
+
+        Return the scheduled program with text about it.
+        """
         widen_squares(self.s, self.target)
         texts = [text for _, rules in groupby(rules_for(self.target), lambda r: r.phase) for text in self._phase(list(rules))]
         round_once(self.s, self.version.func)

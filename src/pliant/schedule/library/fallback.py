@@ -19,7 +19,10 @@ from .record import Rule, tried
 
 
 def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
-    """Parallelize and vectorize the nest around a block as far as its dependences allow."""
+    """Parallelize and vectorize the nest around a block as far as its dependences allow; return text about it.
+
+    Before that, a sum of products is contracted to FMA and a long sum is summed in parts, if that is legal.
+    """
     name = decide.block
     done = _summed(s, name, decide.target)
     loop = _innermost(s.program, find_block(s.program, name))

@@ -33,7 +33,10 @@ FEWEST = 512  # columns from which on `gemv` is the default: with fewer, FEW_PAN
 
 
 def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
-    """Match one row times an unpacked matrix with long rows; return its iterator roles, or why the block is none."""
+    """Match one row times an unpacked matrix of the result's dtype, with rows of a constant length of at least one vector.
+
+    Returns its iterator roles, or why the block is none.
+    """
     roles, loops = matmul_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal):
         return roles if isinstance(roles, Refusal) else Refusal("its loops are not plain")
@@ -50,7 +53,10 @@ def one_row_of(func: Func, block: Block, target: Target) -> Matmul | Refusal:
 
 
 def schedule_one_row(s: Schedule, roles: Matmul, decide: Decide) -> str:
-    """Schedule a GEMV that reads the matrix in memory order, with its elementwise consumers in the write-back (epilogue)."""
+    """Schedule a GEMV that reads the matrix in memory order, with its elementwise consumers in the write-back (epilogue).
+
+    Return text about it. Raises NotChosen if the decision `gemv` is False, which is the default below FEWEST columns.
+    """
     block = find_block(s.program, decide.block)
     loops = plain_loops(s.program, block)
     assert not isinstance(loops, Refusal)
@@ -77,7 +83,7 @@ class _Rule(TiledProduct):
         return Summing(PRODUCTS)
 
     def choose_tile(self) -> TileSize:
-        """Decide the panel width: at most a page of a row, and narrow enough that all threads have panels."""
+        """Decide the panel width: by default at most a page of a row, and narrow enough that there are FEW_PANELS panels."""
         lanes = max(1, self.target.vector_bits // self.dtype.bits)
         width = min(WIDEST * 8 // self.dtype.bits, (self.columns or 0) // FEW_PANELS)
         best = max(1, width // lanes)

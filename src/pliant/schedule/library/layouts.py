@@ -30,7 +30,10 @@ Choose = Callable[[Buffer, Packing], IndexMap | None]  # returns None to keep th
 
 
 def wanted_layouts(func: Func, target: Target, choose: Choose | None = None) -> dict[Buffer, IndexMap]:
-    """Return the wanted layouts of the parameters that exactly one product reads and nobody writes."""
+    """Return the layouts that the rules want for parameters; `choose` picks one of each packing, else the rule's default holds.
+
+    Empty for a program that is scheduled already.
+    """
     if func.attrs.scheduled:
         return {}
     packings: dict[Buffer, Packing] = {}
@@ -41,7 +44,10 @@ def wanted_layouts(func: Func, target: Target, choose: Choose | None = None) -> 
 
 
 def operand_layouts(func: Func, known: set[Buffer], target: Target, choose: Choose) -> dict[Buffer, IndexMap]:
-    """Return the wanted layouts of the parameters whose contents are `known` before the program runs (literals)."""
+    """Return the wanted layouts of parameters. If activations have the NCHWc layout, only of literals, whose contents are `known`.
+
+    `choose` picks a layout from each packing, or None to keep it unpacked.
+    """
     squeezed = without_units(func)
     own = dict(zip(squeezed.func.buffers, func.buffers, strict=True))
     if not func.attrs.layouts:
@@ -57,7 +63,10 @@ def _chosen(asked: Mapping[Buffer, Packing], choose: Choose | None) -> dict[Buff
 
 
 def with_casts_inside(func: Func) -> Func:
-    """Inline casts of parameters into the product that reads them, so that weights are read and packed in their own dtype."""
+    """Return the program with casts of tensors inlined into the one product that reads them, so that weights are packed in their own dtype.
+
+    A program that is scheduled already is returned as it is.
+    """
     if func.attrs.scheduled:
         return func
     s = Schedule(func)

@@ -24,7 +24,10 @@ from .record import Packing
 def packing(
     func: Func, block: Block, side: tuple[Load, Var] | None, target: Target, vectors: Sequence[int] = (1,)
 ) -> dict[Buffer, Packing]:
-    """Return the layouts of the operand that is read along the columns: unpacked, or in packs of 1 or more vectors (`vectors`)."""
+    """Return the layouts of the operand that is read along the columns: packs of 1 or more vectors (`vectors`), one vector by default.
+
+    Empty if `side` is None or the operand may not be packed.
+    """
     lanes = target.vector_bits // _result(block).dtype.bits if side is not None else 0
     if side is None or not may_be_packed(func, block, *side, lanes):
         return {}
@@ -38,7 +41,10 @@ def _result(block: Block) -> Load:
 
 
 def right_side(block: Block) -> tuple[Load, Var] | None:
-    """Return the load of a product's right-hand side and its column; None unless it is one tensor element at plain iterators."""
+    """Return the load of a product's right-hand side and the column, the last index of the result.
+
+    None unless one factor alone depends on the column, and is one tensor element at plain iterators.
+    """
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or not isinstance(s.values[0], Mul):
         return None
@@ -56,7 +62,10 @@ def right_side(block: Block) -> tuple[Load, Var] | None:
 
 
 def may_be_packed(func: Func, block: Block, load: Load, column: Var, lanes: int) -> bool:
-    """True if a parameter of constant shape is read by this product alone and has at least `lanes` columns."""
+    """True if an operand may be packed: an input of constant shape, bytes or wider, that only this product reads, with `lanes` columns.
+
+    It must also be indexed by a reduction iterator, and `lanes` must be at least 2.
+    """
     buffer = load.buffer
     if buffer not in func.buffers or func.role(buffer) != "in" or buffer.strides is not None or buffer.dtype.bits < 8:
         return False

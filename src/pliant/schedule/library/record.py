@@ -104,7 +104,11 @@ Promotes = Callable[[Func, Block, Mapping[Var, For], Decide], Promotable | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A default schedule rule, a row of the table; the module docstring says what `match` and `apply` do."""
+    """A default schedule rule, a row of the table.
+
+    `match` returns the roles of a block's iterators, or a Refusal. `apply` schedules the block by primitives and returns text about it; it
+    raises `NotApplicable` if it cannot go on, and its changes are undone.
+    """
 
     name: str
     phase: str  # rules of one phase stand together in the table; on each block they are tried in order, until one takes it

@@ -17,7 +17,10 @@ from ..schedule import Schedule
 
 
 def round_once(s: Schedule, before: Func) -> None:
-    """Widen the blocks that read nothing but f64 totals to f64; `before` is the program without a schedule."""
+    """Compute blocks that read nothing but f64 totals in f64, so that they round once; `before` is the program without a schedule.
+
+    Does nothing if that program uses f64 itself.
+    """
     allocated = (x.buffer for x in walk_stmts(before.body) if isinstance(x, Alloc))
     if any(getattr(b, "dtype", None) is f64 for b in (*(p.value for p in before.params), *allocated)):
         return  # a cast from f64 may be the user's own rounding, which must stay

@@ -36,7 +36,7 @@ MORE_HALVES = 5  # 32 to 16 to … to 1 lanes: in f32 these five additions round
 
 
 def widen_squares(s: Schedule, target: Target) -> None:
-    """Compute short sums of squared differences in f64; annotate long ones so that more of their last additions are in f64."""
+    """Compute short sums of squared differences in f64; let long ones do more of their last additions in f64, or sum smaller parts."""
     for block in blocks(s.program.body):
         reduced = _squares_about_a_mean(s.program, block, target)
         if not reduced:
@@ -52,7 +52,10 @@ def widen_squares(s: Schedule, target: Target) -> None:
 
 
 def short_squares(version: Version, target: Target) -> Version | None:
-    """Return a version of a program for few terms if their number is dynamic, else None; other sums stay as in `version`."""
+    """Return a version of a program for few terms if their number is dynamic, else None; other sums stay as in `version`.
+
+    In it, sums of squared differences are annotated so that their terms are in f64. Its guard includes that of `version`.
+    """
     func = version.func
     sums = {b: reduced for b in blocks(func.body) if (reduced := _squares_about_a_mean(func, b, target))}
     sums = {b: reduced for b, reduced in sums.items() if most_terms(func, reduced) > _short(b, reduced)}
@@ -64,7 +67,10 @@ def short_squares(version: Version, target: Target) -> Version | None:
 
 
 def _squares_about_a_mean(func: Func, block: Block, target: Target) -> list[For]:
-    """Return the reduction loops if a block sums squared differences from a value that is constant for each sum; else []."""
+    """Return the reduction loops if a block sums squared differences from a value that is constant for each sum; else [].
+
+    It must sum f32 on a target with f64 into a temporary, and no block of the program may compute something for each term.
+    """
     loops = plain_loops(func, block)
     if isinstance(loops, Refusal) or not widens(block, target) or any(i.kind == "O" for i in block.iters):
         return []
@@ -83,7 +89,7 @@ def _squares_about_a_mean(func: Func, block: Block, target: Target) -> list[For]
 
 
 def _short(block: Block, reduced: list[For]) -> int:
-    """Return the number of terms that counts as short, along a row or along columns."""
+    """Return the largest number of terms that counts as short: SHORT_ROW along a row, SHORT along columns."""
     return SHORT_ROW if _along_rows(block, reduced) else SHORT
 
 

@@ -64,7 +64,11 @@ def _over_all(map_: IndexMap, whole: Buffer, gone: frozenset[int]) -> IndexMap:
 
 
 def without_units(func: Func) -> Squeezed:
-    """Remove loops of one iteration and dims of extent 1; return the squeezed program together with the original."""
+    """Remove serial loops of one iteration and dims of extent 1, where that is legal.
+
+    Return the squeezed program together with the original. Loops with annotations stay, and so do the dims of the buffers of
+    `_unsqueezable`.
+    """
     whole = _unsqueezable(func)
     loops = [s for s in walk_stmts(func.body) if isinstance(s, For) and s.kind == "serial" and not s.annotations]
     starts: dict[Var, Expr] = {x.var: x.start for x in loops if isinstance(x.start, Const) and is_unit(x)}
@@ -190,7 +194,7 @@ class _Squeezer(Replacer):
         return Load(self.buffers.get(e.buffer, e.buffer), tuple(self.expr(i) for d, i in enumerate(e.indices) if d not in gone))
 
     def region(self, r: Region) -> Region:
-        """Return a region without the removed dims."""
+        """Return a region of the squeezed buffer, without the removed dims; in all regions, variables of unit loops become constants."""
         gone = self.dims.get(r.buffer, frozenset())
         parts = ([self.expr(e) for d, e in enumerate(side) if d not in gone] for side in (r.starts, r.extents))
         return Region(self.buffers.get(r.buffer, r.buffer), *map(tuple, parts))

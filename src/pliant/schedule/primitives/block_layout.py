@@ -39,7 +39,7 @@ from .wide_copies import FromCopy, as_dtype, wider
 def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tuple[Func, Forward]:
     """Replace a block's iterators by an index map of them, and its loops by loops over the new iterators; the instances stay the same.
 
-    The map must be one to one, and no new iterator may combine iterators of several kinds.
+    The map must be one to one, and no new iterator may combine iterators of several kinds. Raises a ScheduleError otherwise.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -97,7 +97,7 @@ def transform_block_layout(func: Func, block: Block, index_map: IndexMap) -> tup
 
 
 def _kinds(func: Func, block: Block, map: IndexMap, what: str) -> list[IterKind]:
-    """Return the kind of each new iterator: that of the old ones it is made of."""
+    """Return the kind of each new iterator: that of the old ones it is made of, S if of none; raise if these have several kinds."""
     kind_of = dict(zip(map.inputs, (i.kind for i in block.iters), strict=True))
     new_kinds: list[IterKind] = []
     for e in map.results:
@@ -228,7 +228,11 @@ def reindex_cache_write(func: Func, block: Block, buffer: str, index_map: IndexM
 def _reindexed(
     func: Func, block: Block, buffer: str, scope: Scope, dtype: str | None, map_: IndexMap | None, writing: bool | None, what: str
 ) -> tuple[Func, Forward]:
-    """Copy an operand or a result to a buffer indexed by a map of the block's iterators; without a map, by the iterators in order."""
+    """Copy an operand or a result to a buffer indexed by a map of the block's iterators; without a map, by the iterators in order.
+
+    `writing` says whether the buffer must be a result (True) or an operand (False); None takes either. Returns the program, and the Forward
+    with the copying block.
+    """
     check_scope(func, block, scope, None, what)
     uses = [a for a in accesses(block) if a.buffer.name == buffer]
     places = {a.indices for a in uses}
@@ -277,7 +281,10 @@ def _reindexed(
 def _places(
     func: Func, block: Block, kept: list[Iter], extents: dict[Var, Expr], map_: IndexMap | None, what: str
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Return the indices of an element of the copy, over the iterators, and the copy's shape."""
+    """Return the indices of an element of the copy, over the iterators, and the copy's shape.
+
+    Raise if the map does not fit the iterators.
+    """
     if map_ is None:
         return tuple(i.var for i in kept), tuple(extents[i.var] for i in kept)
     if len(map_.inputs) != len(block.iters):
@@ -305,7 +312,11 @@ def _nodes(e: Expr) -> list[Expr]:
 
 
 def _check_alone(func: Func, block: Block, root: Stmt, source: Buffer, writes: bool, what: str) -> None:
-    """Raise if another block may change (or, for a result, use) the buffer while this block runs."""
+    """Raise if another block or a bare statement may change (or, for a result, use) the buffer while this block runs.
+
+    Also raises if the buffer is allocated inside the loops, the block is under a condition, or it continues a reduction that others began.
+    `writes` says that it is the block's result.
+    """
     alloc = allocation(func, source)
     if alloc is not None and any(x in path_to(func, alloc) for x in loops_above(func, block)):
         raise refuse(f"{what}: `{source.name}` is allocated inside the loops", func, (block, "this block"))

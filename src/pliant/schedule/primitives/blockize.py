@@ -39,7 +39,7 @@ def blockize(func: Func, *at: For | Block) -> tuple[Func, Forward]:
     If the loop contains one block, its iterators are split into tiles: the part that outer loops feed, in steps of the part that inner
     loops feed. An init becomes loops of its own in the init of the new block. Several blocks (in a loop, or named: `s.blockize("t", "u")`),
     with the loops around them alone, become one block whose iterators are the loops around them: S if their iterations are independent,
-    else O.
+    else O. Raises a ScheduleError if a block would not cover whole tiles.
 
         for i, j_0, k in grid(n, 4, 8):
             for j_1 in range(4):
@@ -102,7 +102,7 @@ def blockize(func: Func, *at: For | Block) -> tuple[Func, Forward]:
 
 
 def _check_chain(func: Func, loop: For, inner: list[For], block: Block, what: str) -> None:
-    """Raise unless the loops are one perfect nest down to the block, with constant ranges from 0."""
+    """Raise unless the loops are one perfect nest down to the block, none parallel, with ranges from 0 that no outer loop changes."""
     outside = {x.var for x in loops_above(func, loop)}
     for x, below in zip(inner, [*inner[1:], block], strict=True):
         body = x.body.body[0] if isinstance(x.body, Seq) and len(x.body.body) == 1 else x.body

@@ -13,8 +13,8 @@ from ..errors import refuse
 def blockize_group(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Func, Forward]:
     """Make one block of the sibling statements that contain the given loops and blocks; its iterators are the loops around them.
 
-    An iterator is S if the iterations of its loop are independent, else O, and so are all iterators inside it. It refuses a reduction whose
-    init runs before one of the loops outside: the init would run in every instance.
+    An iterator is S if the iterations of its loop are independent, else O, and so are all iterators inside it. Raises a ScheduleError for a
+    reduction whose init runs before one of the loops outside: the init would run in every instance.
     """
     first = at[0]
     nested = block_around(func, first)
@@ -42,7 +42,10 @@ def blockize_group(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[
 
 
 def _siblings(func: Func, at: tuple[For | Block, ...], what: str) -> tuple[Stmt, tuple[Stmt, ...]]:
-    """Return the sequence that contains all of them, and its statements from the first to the last of them."""
+    """Return the sequence that contains all of them, and its statements from the first to the last of them; raise if one is around another.
+
+    A single statement that is in no sequence is returned as both.
+    """
     paths = [[*path_to(func, x), x] for x in at]
     depth = 0
     while all(len(p) > depth + 1 for p in paths) and len({p[depth + 1] for p in paths}) == 1:

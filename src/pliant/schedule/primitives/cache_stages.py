@@ -97,7 +97,7 @@ def cache_write(func: Func, block: Block, at: For | None = None, scope: Scope = 
 
 
 def _keeps_old(func: Func, block: Block, target: Buffer, reducing: list[For]) -> bool:
-    """True if the result may depend on what the block's target held before."""
+    """True if the result may depend on what the block's target held before: it reads it, or may leave elements of it unwritten."""
     if not isinstance(block.body, Store):
         return False  # the init overwrites every point
     if target in loaded(block.body.value):
@@ -109,7 +109,10 @@ def _keeps_old(func: Func, block: Block, target: Buffer, reducing: list[For]) ->
 
 
 def check_scope(func: Func, block: Block, scope: Scope, at: For | None, what: str) -> None:
-    """Raise for an unknown scope, or one in which iterations would share the buffer."""
+    """Raise for an unknown scope, or for a workspace buffer that vector lanes around it would share or whose number is not known before.
+
+    `at` is the loop in which the buffer is made; None for the beginning of the program.
+    """
     if scope not in SCOPES or scope == "global":
         raise refuse(f"{what}: scopes are workspace, stack and register, not {scope!r}", func, (block, "this block"))
     around = [*loops_above(func, at), at] if at is not None else []
@@ -141,6 +144,7 @@ def cache_read(
 
     `block` is one of the readers; all other readers inside `at` must read the same tile. The copy, and the block that makes it, are called
     `…_copy`. `order` permutes its dimensions. `dtype` is a wider dtype for the copy, so that values are widened once and not at each use.
+    Raises a ScheduleError if these conditions do not hold.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -289,7 +293,9 @@ def _copy_nest(
 
 @legal
 def set_scope(func: Func, block: Block, buffer: str, scope: Scope) -> tuple[Func, Forward]:
-    """Move a buffer of the program that `block` uses to another kind of memory.
+    """Move an allocated buffer that `block` uses to another kind of memory.
+
+    Raises a ScheduleError if its size is not constant there, or if threads share it.
 
         t = alloc((4,), f32)
         for i in range(4):
@@ -355,7 +361,10 @@ def single_target(func: Func, block: Block, at: For | None, what: str) -> tuple[
 
 
 def check_targets(func: Func, block: Block, targets: Sequence[Load], at: For | None, what: str) -> list[For]:
-    """Return the loops inside `at`; raise unless no other block there uses the targets and the whole reduction is inside."""
+    """Return the loops inside `at`; raise unless no other block there uses the targets and the whole reduction is inside.
+
+    Also raises if a target's indices are not over S iterators alone, are several, or cannot be evaluated where the loops begin.
+    """
     inner = inner_loops(func, block, at)
     outer = next((x for x in loops_above(func, block) if x not in inner and fed_by(block, x) - {"S"}), None)
     if outer is not None:
@@ -439,7 +448,10 @@ def insert(
     after: tuple[Stmt, ...],
     rounding: str = "",
 ) -> tuple[Func, Forward]:
-    """Replace a block, and put statements before and after the loops `inner` around it."""
+    """Replace a block, and put statements before and after the loops `inner` around it.
+
+    Return the first block of the last statement as made.
+    """
     around: Stmt = inner[0] if inner else block
     edit = Edit(Func("", (), around))
     edit.replace(block, new)

@@ -44,7 +44,8 @@ def compact(func: Func, block: Block, buffer: str, loop: For, scope: Scope | Non
     """Shrink a buffer that `block` uses to what one iteration of `loop` uses of it, and allocate it there.
 
     All users of the buffer must be inside the loop, and the first of them must write, in every iteration, all that the others read. The
-    buffer keeps its scope, or gets `scope`; on the stack and in registers its size must be a constant.
+    buffer keeps its scope, or gets `scope`; on the stack and in registers its size must be a constant. Raises a ScheduleError if these
+    conditions do not hold.
 
         t = alloc((n, 16), f32)
         for i in range(n):
@@ -98,7 +99,10 @@ def compact(func: Func, block: Block, buffer: str, loop: For, scope: Scope | Non
 
 
 def _users(func: Func, buffer: Buffer, loop: For, what: str) -> list[Block]:
-    """Return the blocks that use the buffer; raise unless all are inside the loop and contain no blocks."""
+    """Return the blocks that use the buffer; raise unless all are inside the loop and contain no blocks.
+
+    Also raises if one passes it to a call, uses its elements as indices, or reduces into it across iterations of the loop.
+    """
     unseen = unseen_use(func, func.body, buffer)
     if unseen:
         raise refuse(f"{what}: {unseen}", func, (loop, "this loop"))
@@ -230,7 +234,10 @@ class _Rebase(Replacer):
 
 
 def _rebased(func: Func, loop: For, block: Block, old: Buffer, new: Buffer, ranges: list[Range], what: str) -> Block:
-    """Return the block with its accesses to `old` at the same elements of `new`, which begins where the ranges do."""
+    """Return the block with its accesses to `old` at the same elements of `new`, which begins where the ranges do.
+
+    Raises a ScheduleError if the place of an access within the ranges is not known.
+    """
     facts = facts_at(func, block)
     outside = {x.var for x in (*loops_above(func, loop), loop)}
     inside = {x.var for x in inner_loops(func, block, loop)}

@@ -43,6 +43,8 @@ from ..invariants import legal
 def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """Compute an elementwise producer where its value is read, and remove its buffer.
 
+    Raises a ScheduleError if its inputs change in between, or if it is not elementwise.
+
         t = alloc((n,), f32)
         for i in range(n):
             with block("t", "S", i) as vi:
@@ -122,7 +124,8 @@ def compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
 def reverse_compute_inline(func: Func, block: Block) -> tuple[Func, Forward]:
     """Compute an elementwise consumer (an epilogue) where its input is written, and remove the buffer between.
 
-    The writer must store final values. A reduction step does not; cache_write gives a reduction a write-back block.
+    The writer must store final values. A reduction step does not; cache_write gives a reduction a write-back block. Raises a ScheduleError
+    if these conditions do not hold.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -310,7 +313,7 @@ def _apart(func: Func, first: Block, second: Block) -> bool:
 
 
 def _overwriter(func: Func, block: Block, read: Access) -> Block | None:
-    """Return the block that writes, in a later iteration of a loop around both, what `block` reads; None if there is none."""
+    """Return the block that writes, in a later iteration of a loop around both, what `block` reads by `read`; None if there is none."""
     alloc = allocation(func, read.buffer)
     own = path_to(func, alloc) if alloc is not None else []  # each iteration of these loops has the memory for itself
     for w in writers(func, read.buffer):

@@ -49,7 +49,8 @@ def transform_layout(
 
     An extent that is no multiple of what it is divided by is rounded up. `pad_value` is the value in the padding: for an allocated buffer
     or an output it is stored there; for an input it is expected. Without it nobody writes or reads the padding. `block` selects the buffer
-    that it uses if several have that name.
+    that it uses if several have that name. Raises a ScheduleError if the map cannot be inverted, or if a parameter's layout would depend on
+    symbols.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -171,7 +172,7 @@ class Relayout(Mover):
         return Load(self.new, self.indices(e.indices)) if e.buffer is self.old else e
 
     def target(self, e: Load) -> Load:
-        """Return the element that a store writes, in the new buffer."""
+        """Return the element that a store writes: one of the old buffer in the new buffer, others in their own."""
         return self.place(Mover.target(self, e))
 
     def stmt(self, s: Stmt) -> Stmt:
@@ -186,7 +187,10 @@ class Relayout(Mover):
 
 
 def _filled(func: Func, body: Stmt, buffer: Buffer, layout: Layout, pad: Number, edit: Edit) -> tuple[Stmt, Block]:
-    """Return the body with a block that stores the padding: after the buffer's allocation, or at the beginning of the program."""
+    """Return the body with a block that stores the padding, and that block.
+
+    It is after the buffer's allocation, or at the beginning of the program if the buffer is a parameter.
+    """
     loops = [For(Var(f"{buffer.name}_{d}"), zero(), e, "serial", Seq(())) for d, e in enumerate(buffer.shape)]
     iters = tuple(Iter(Var(f"v{x.var.name}"), "S", x.var) for x in loops)
     facts = base_facts(func)

@@ -34,7 +34,8 @@ MAX_UNROLL = 256  # more copies of a body than this make code that LLVM takes lo
 def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
     """Fuse perfectly nested loops into one that runs over the product of their extents.
 
-    `i` becomes `f // m`, and `j` becomes `f % m`.
+    `i` becomes `f // m`, and `j` becomes `f % m`. Raises a ScheduleError unless each loop is all of the body of the one before, and if they
+    feed both S and R iterators of a block.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -99,6 +100,8 @@ def fuse(func: Func, *loops: For) -> tuple[Func, Forward]:
 def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
     """Put loops of one nest into the given order, outermost first; unnamed loops between them stay in place.
 
+    Raises a ScheduleError if the range of a loop depends on one that would be inside of it.
+
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
                 with init():
@@ -139,7 +142,10 @@ def reorder(func: Func, *loops: For) -> tuple[Func, Forward]:
 
 
 def _chain(func: Func, loops: Sequence[For]) -> list[For]:
-    """Return the loops from the outermost to the innermost of `loops`; raise unless they are a perfect nest."""
+    """Return the loops from the outermost to the innermost of `loops`, with the unnamed ones between.
+
+    Raise unless they are a perfect nest.
+    """
     if len(set(loops)) != len(loops) or not loops:
         raise refuse("cannot reorder: give each loop once", func, *((x, "") for x in dict.fromkeys(loops)))
     depth = {x: len(loops_above(func, x)) for x in loops}
@@ -162,7 +168,7 @@ def _chain(func: Func, loops: Sequence[For]) -> list[For]:
 
 
 def _check_order(func: Func, before: list[For], after: list[For], named: list[For]) -> str:
-    """Raise if the order changes the meaning; return how it changes the rounding."""
+    """Raise if the order changes the meaning; return how it changes the rounding, "" if not at all."""
     inside = blocks(before[-1].body)
     moved = [x for n, x in enumerate(before) if after[n] is not x]
     if not moved:
@@ -202,7 +208,9 @@ def reassociation(func: Func, b: Block) -> str:
 
 @legal
 def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Unroll a loop of constant extent; a range that does not consist of constants is shifted to start at 0.
+    """Unroll a loop of constant extent, at most MAX_UNROLL; a range that does not consist of constants is shifted to start at 0.
+
+    Raises a ScheduleError for other extents.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -242,7 +250,9 @@ def unroll(func: Func, loop: For) -> tuple[Func, Forward]:
 
 @legal
 def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
-    """Run the iterations of an innermost loop as vector lanes; a dynamic extent is strip-mined with a masked tail.
+    """Run the independent iterations of an innermost loop as vector lanes; a dynamic extent is strip-mined with a masked tail.
+
+    Raises a ScheduleError if there are loops inside, or iterations are not independent.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -268,7 +278,9 @@ def vectorize(func: Func, loop: For) -> tuple[Func, Forward]:
 
 @legal
 def parallel(func: Func, loop: For, grain: int | None = None) -> tuple[Func, Forward]:
-    """Run the iterations of a loop on threads; `grain` is the fewest iterations that a thread takes at a time.
+    """Run the independent iterations of a loop on threads; `grain` is the fewest iterations that a thread takes at a time.
+
+    Raises a ScheduleError if a loop around or inside is parallel already, or iterations are not independent.
 
         for i, j in grid(n, m):
             with block("y", "SS", i, j) as (vi, vj):
@@ -325,7 +337,9 @@ def _written(s: Stmt) -> list[Buffer]:
 
 @legal
 def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, Forward]:
-    """Attach an annotation to a loop or a block; None removes it.
+    """Attach an annotation to a loop or a block; the value None removes it.
+
+    Raises a ScheduleError for a value other than numbers, texts and tuples of them.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -357,6 +371,8 @@ def annotate(func: Func, at: For | Block, key: str, value: Any) -> tuple[Func, F
 def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
     """Remove an annotation from a loop or a block.
 
+    Raises a ScheduleError if there is none of this name.
+
         for i in range(n):
             with block("w", "S", i) as vi:
                 annotate(hint=1, note=2)
@@ -380,6 +396,8 @@ def unannotate(func: Func, at: For | Block, key: str) -> tuple[Func, Forward]:
 def add_unit_loop(func: Func, at: For | Block) -> tuple[Func, Forward]:
     """Put a loop of one iteration around a loop or a block, so that later steps of a schedule find a loop there.
 
+    Raises a ScheduleError inside of a vector loop.
+
         for i in range(n):
             with block("w", "S", i) as vi:
                 w[vi] = v[vi] * 2.0
@@ -401,7 +419,7 @@ def add_unit_loop(func: Func, at: For | Block) -> tuple[Func, Forward]:
 
 
 def _is_literal(value: object) -> bool:
-    """True if a value can be printed and parsed back, as part of a program and of a trace."""
+    """True if a value can be printed and parsed back in a program or trace: None, a finite number, a text, or a tuple of these."""
     if isinstance(value, tuple):
         return all(map(_is_literal, value))
     return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
@@ -430,7 +448,7 @@ def _check_workspace(func: Func, loop: For) -> None:
 
 
 def _check_independent(func: Func, loop: For, verb: str, *, own_workspace: bool = False) -> None:
-    """Raise if iterations of the loop depend on each other."""
+    """Raise a ScheduleError if iterations of the loop depend on each other; with `own_workspace`, each has its own workspace buffers."""
     conflict = dependence(func, loop, own_workspace=own_workspace)
     if conflict is not None:
         raise refuse(f"cannot {verb} loop `{loop.var.name}`: {conflict.reason}", func, (loop, "this loop"), (conflict.at, "here"))

@@ -40,6 +40,8 @@ from .cache_stages import check_begun_inside
 def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Compute a producer inside `loop`, before everything else there: each iteration computes what it reads.
 
+    All readers must be in the loop. Raises a ScheduleError otherwise.
+
         t = alloc((n,), f32)
         for i in range(n):
             with block("t", "S", i) as vi:
@@ -68,7 +70,10 @@ def compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
 
 
 def check_readers(func: Func, block: Block, loop: For, target: Access, what: str) -> list[Block]:
-    """Return the blocks that read what a block writes; raise unless all are inside the loop and the block's inputs stay unchanged."""
+    """Return the blocks that read what a block writes.
+
+    Raise unless there are some, all inside the loop, and the block's inputs stay unchanged.
+    """
     order = blocks(func.body)
     users = readers(func, target.buffer)
     outside = next((b for b in users if not contains_stmt(loop, b)), None)
@@ -89,7 +94,8 @@ def check_readers(func: Func, block: Block, loop: For, target: Access, what: str
 def movable(func: Func, block: Block, loop: For, *, after: bool) -> tuple[str, Access]:
     """Check the conditions that both moves share; return the text for refusals and the block's write access.
 
-    These are how the block writes, who uses its memory, and where the loop is (`after` the block, or before it).
+    These are how the block writes, who uses its memory, and where the loop is (`after` the block, or before it). Raises a ScheduleError if
+    one does not hold.
     """
     what = f"cannot compute block `{block.name}` at loop `{loop.var.name}`"
     target = _target(func, block, what)
@@ -131,7 +137,9 @@ def _check_blocks_only(func: Func, block: Block, what: str) -> None:
 
 @legal
 def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
-    """Compute a consumer inside `loop`, after everything else there: each iteration consumes what it has produced.
+    """Compute an elementwise consumer inside `loop`, after everything else there: each iteration consumes what it has produced.
+
+    Raises a ScheduleError unless the block reads one buffer that the loop writes, elementwise and whole.
 
         t = alloc((n,), f32)
         for i in range(n):
@@ -193,7 +201,7 @@ def reverse_compute_at(func: Func, block: Block, loop: For) -> tuple[Func, Forwa
 
 
 def _hoisted(func: Func, buffer: Buffer, before: Stmt) -> tuple[Func, Forward]:
-    """Return the program with a buffer allocated before the statement that will write it."""
+    """Return the program with the allocation of a buffer moved before the statement `before` that will write it, if it comes later."""
     edit = Edit(func)
     alloc = allocation(func, buffer)
     order = list(walk_stmts(func.body))
@@ -206,7 +214,10 @@ def _hoisted(func: Func, buffer: Buffer, before: Stmt) -> tuple[Func, Forward]:
 
 
 def _check_partition(func: Func, block: Block, loop: For, buffer: Buffer, writes: list[Access], ranges: list[Range], what: str) -> None:
-    """Raise unless iterations of the loops around produce disjoint boxes: otherwise the consumer would read unfinished elements."""
+    """Raise unless each iteration of the loops around finishes one box of the buffer.
+
+    Otherwise the consumer would read unfinished elements.
+    """
     around = [*loops_above(func, loop), loop]
     for b in {a.block for a in writes}:
         late = next((x for x in around if fed_by(b, x) - {"S"}), None)
@@ -241,7 +252,10 @@ def _target(func: Func, block: Block, what: str) -> Access:
 
 
 def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) -> None:
-    """Raise if the loop is on the wrong side of the block, or if the block cannot see its buffers there."""
+    """Raise a ScheduleError if the loop is on the wrong side of the block, or if the block cannot see its buffers there.
+
+    The right side is `after` the block, or before it.
+    """
     order = blocks(func.body)
     inside = blocks(loop)
     if block in inside:
@@ -261,7 +275,10 @@ def _check_place(func: Func, block: Block, loop: For, what: str, after: bool) ->
 
 
 def moved(func: Func, block: Block, loop: For, target: Access, ranges: list[Range], front: bool, what: str) -> tuple[Func, Forward]:
-    """Move a block into a loop, to its front or end, with new loops over `ranges` of what it writes."""
+    """Move a block into a loop, to its front or end, with new loops over `ranges` of what it writes.
+
+    Returns the program and the Forward; raises if a parallel or vector loop around it would then have dependent iterations.
+    """
     spatial = dict(zip(target.indices, ranges, strict=True))
     facts = loop_facts(facts_at(func, loop), loop)
     loops: list[For] = []

@@ -30,7 +30,8 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     """Round the extents of a block's iterators up to multiples, one number for each; 1 leaves an iterator as it is.
 
     The block must be a sum of products, and padded operands must be indexed by its iterators. Operands get copies with zeros in the padding
-    (`…_pad`). A padded result is computed in a buffer of its own (`…_pad`) and copied out by the block `…_cut`.
+    (`…_pad`). A padded result is computed in a buffer of its own (`…_pad`) and copied out by the block `…_cut`. Raises a ScheduleError if
+    these conditions do not hold.
 
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
@@ -155,7 +156,7 @@ def _check_neutral(func: Func, block: Block, grown: dict[Var, Expr], operands: l
 def _padded_copy(
     operand: Load, nest: dict[Var, For], new_stop: dict[Var, Expr], grown: dict[Var, Expr], names: set[str], facts: Facts
 ) -> tuple[Buffer, list[Stmt]]:
-    """Return a copy of an operand with zeros in its padding, and the statements that make it."""
+    """Return a copy of an operand with zeros in its padding, and the statements that allocate and fill it."""
     vars_ = [v for v in operand.indices if isinstance(v, Var)]
     copy = Buffer(f"{operand.buffer.name}_pad", operand.buffer.dtype, tuple(new_stop[v] for v in vars_), None, "workspace")
     loops = [For(Var(nest[v].var.name), zero(), new_stop[v], "serial", Seq(())) for v in vars_]
@@ -191,7 +192,9 @@ class _Range:
 
 @legal
 def decompose_padding(func: Func, block: Block) -> tuple[Func, Forward]:
-    """Separate a copy with padding: fill the whole buffer (`…_fill`), then copy the elements inside the bounds.
+    """Separate a copy with padding, `select(bounds, value, constant)`: fill the whole buffer (`…_fill`), then copy what is in bounds.
+
+    Raises a ScheduleError for other forms of the block.
 
         for i in range(n):
             with block("w", "S", i) as vi:

@@ -32,7 +32,8 @@ def loop_partition(func: Func, loop: For, *lengths: int | None) -> tuple[Func, F
     """Cut a loop into consecutive loops of the given lengths; None (at most one) takes what the others leave.
 
     If the loop may have fewer iterations than the lengths, the pieces before the rest take theirs first. The blocks of all pieces but the
-    first are called `…_part1`, …. A predicate is dropped from a piece whose range proves it.
+    first are called `…_part1`, …. A predicate is dropped from a piece whose range proves it. Raises a ScheduleError if the lengths do not
+    fit the extent.
 
         for i in range(n):
             for k in range(8):

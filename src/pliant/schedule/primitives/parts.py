@@ -29,7 +29,7 @@ def sum_in_parts(func: Func, block: Block, loop: For, scope: Scope = "stack") ->
     """Sum in parts: each iteration of `loop` sums into a buffer of its own, `…_part`, which is then added to the result.
 
     `loop` must feed only reduction iterators, and no loop inside it may feed both R and S iterators. The block that adds the parts is
-    `…_sum`, and has the init of the original block.
+    `…_sum`, and has the init of the original block. Raises a ScheduleError if these conditions do not hold.
 
         for i in range(n):
             for k, l in grid(2, 4):

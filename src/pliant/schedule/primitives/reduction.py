@@ -35,6 +35,8 @@ from ..tile import inner_loops, nest_of
 def decompose_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Move the init of a reduction into a block of its own, `…_init`, in a nest just before `loop`.
 
+    All its reduction loops must be in `loop`. Raises a ScheduleError otherwise.
+
         for i in range(n):
             for k in range(8):
                 with block("w", "SR", i, k) as (vi, vk):
@@ -128,7 +130,7 @@ def _check_begun_before(func: Func, block: Block, loop: For, what: str) -> None:
 def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
     """Initialize a reduction with its first element, in a block `…_first` just before `loop`, instead of with the neutral element.
 
-    `loop` must be the only loop that feeds reduction iterators, and have at least one iteration.
+    `loop` must be the only loop that feeds reduction iterators, and have at least one iteration. Raises a ScheduleError otherwise.
 
         for i in range(n):
             for k in range(8):
@@ -191,6 +193,8 @@ def begin_reduction(func: Func, block: Block, loop: For) -> tuple[Func, Forward]
 def contract(func: Func, block: Block) -> tuple[Func, Forward]:
     """FMA contraction of a sum of products: `c += a * b` becomes `c = fma(a, b, c)`, with one rounding instead of two.
 
+    Raises a ScheduleError for other bodies, and for a block annotated contract=False.
+
         for i, j, k in grid(n, 16, 8):
             with block("c", "SSR", i, j, k) as (vi, vj, vk):
                 with init():
@@ -236,7 +240,7 @@ def check_same_place(func: Func, block: Block, what: str) -> None:
 
 
 def identity_of(combiner: str, target: Load) -> Expr:
-    """Return the neutral element of a combiner in the target's dtype."""
+    """Return the neutral element of a combiner in the target's dtype, such as 0 for `add` and -inf for `max`."""
     d = target.dtype
     if combiner in ("min", "max"):
         least = float("inf") if d.is_float else d.max

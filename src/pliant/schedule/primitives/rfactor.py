@@ -28,7 +28,7 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
     `loop` must feed only R iterators and have a constant extent, or one in terms of dims if the scope is `workspace`. The lanes start anew
     in each iteration of `at`. The block that sums them is `…_sum`; it has the init of the original block. Reductions of tuples (argmax,
     online softmax, Welford) have lanes of all their targets, which start with the constants of the init. These must be neutral for the
-    combiner, which is tested on random numbers.
+    combiner, which is tested on random numbers. Raises a ScheduleError if these conditions do not hold.
 
         for i in range(n):
             for k in range(8):
@@ -115,7 +115,7 @@ def _of_results(combiner: Combiner) -> Combiner:
 
 
 def _begun(func: Func, block: Block, s: Reduce, what: str) -> list[Expr]:
-    """Return the start value of a lane for each target; raise if the init is not neutral or not constant."""
+    """Return the start value of a lane for each target; raise if the init is not neutral or not constant, or writes other elements."""
     stores = _inits(block)
     places = [(t.buffer, t.indices) for t in s.targets]
     if sorted(map(id, (x.buffer for x in stores))) != sorted(map(id, (b for b, _ in places))) or {

@@ -83,7 +83,7 @@ def rolling_buffer(func: Func, block: Block, loop: For) -> tuple[Func, Forward]:
 
 
 def _rolled(func: Func, loop: For, target: Access, ranges: list[Range], what: str) -> tuple[int, int, int]:
-    """Return the dimension along which the window advances, its step, and its length; raise if there is no such window."""
+    """Return the dimension along which the window advances, its step, and its length; raise unless windows overlap and stay in bounds."""
     moving = [d for d, r in enumerate(ranges) if loop.var in free_vars(r.lo) | free_vars(r.extent)]
     parts = linear(ranges[moving[0]].lo, loop.var) if len(moving) == 1 else None
     extent = ranges[moving[0]].extent if moving else None
@@ -104,7 +104,7 @@ def _rolled(func: Func, loop: For, target: Access, ranges: list[Range], what: st
 
 
 def _first_rows(func: Func, block: Block, target: Access, ranges: list[Range], d: int, begin: Expr, count: int) -> Stmt:
-    """Return the block for the rows of the first window that no iteration computes; it stays in bounds if the loop runs zero times."""
+    """Return the nest for the rows of the first window that no iteration computes; it stays in bounds if the loop runs zero times."""
     of = dict(zip(target.indices, range(target.buffer.ndim), strict=True))
     facts = base_facts(func)
     loops: list[For] = []

@@ -38,7 +38,8 @@ def split(func: Func, loop: For, *factors: int | None, tail: Tail = "guard") -> 
 
     `tail` handles an extent that is not a multiple of the factors: `guard` adds a predicate to the blocks, `cut` makes a remainder loop
     (its blocks are called `…_rest`), `balance` divides the last whole tile and the remainder into two tiles of about the same size (6 + 1 =
-    4 + 3). The tiles of each size are a loop of constant extent inside (`…_tail4`, …).
+    4 + 3). The tiles of each size are a loop of constant extent inside (`…_tail4`, …). Raises a ScheduleError for factors that do not fit
+    the extent or the tail.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -128,7 +129,10 @@ def is_factor(f: object) -> bool:
 
 
 def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, guard: Expr | None, facts: Facts) -> list[For]:
-    """Return the nested loops that replace `loop` in a split, outermost first, with the body in the innermost one."""
+    """Return the nested loops that replace `loop` in a split, outermost first, with the body in the innermost one.
+
+    `guard` is the number of iterations beyond which the body does not run; None if they are whole tiles.
+    """
     vars_ = [Var(name) for name in part_names(edit.func, loop, len(inner) + 1)]
     position: Expr = zero()
     step = size
@@ -152,7 +156,10 @@ def _nest(edit: Edit, loop: For, inner: Sequence[int], count: Expr, size: int, g
 
 
 def guarded(edit: Edit, body: Stmt, position: Expr, stop: Expr, above: list[Var]) -> Stmt:
-    """Run `body` only where position < stop: as a predicate of its blocks, or under an if where there are other statements."""
+    """Return `body`, run only where position < stop: as a predicate of its blocks, or under an if where there are other statements.
+
+    Raises if the iterators of a block cannot express the condition. `above` are the variables of the loops around.
+    """
     if bare_statement(body) is not None or any(isinstance(s, Let) for s in walk_stmts(body)):
         return If(position < stop, body)
     known = {*edit.func.symbols, *edit.func.scalars}
@@ -237,7 +244,10 @@ def _tile_offset(t: int, size: int, extent: Expr, rest: Expr) -> Expr:
 
 
 def _tail(func: Func, loop: For, base: Expr, extent: Expr, names: set[str], suffix: str) -> For:
-    """Return a copy of the loop for the remaining iterations, without inits of reductions that the main loop has started."""
+    """Return a copy of the loop for the remaining `extent` iterations, from `base` on.
+
+    The copy has no inits of reductions that the main loop has started.
+    """
     copier = Copier(names, suffix)
     copy = copier.copy(loop)
     assert isinstance(copy, For)

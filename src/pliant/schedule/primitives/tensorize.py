@@ -53,7 +53,7 @@ def tile_of(instruction: Instruction) -> Tile:
 
 @cache
 def _implementation(instruction: Instruction) -> Func:
-    """Return the program that replaces a tile; annotated if code generators have their own form of the instruction."""
+    """Return the program that replaces a tile; its loop is annotated if code generators have their own form of the instruction."""
     func = parse_module(instruction.implementation)["f"]
     if not instruction.llvm and not instruction.c:
         return func
@@ -63,7 +63,10 @@ def _implementation(instruction: Instruction) -> Func:
 
 
 def inner_tile(s: Stmt) -> Tile | None:
-    """Return the loops around the only block of a statement, and what the block computes; None if there is anything else."""
+    """Return the loops around the only block of a statement, and what the block computes.
+
+    None if there is anything else, or if the block has an init or a predicate.
+    """
     loops: list[For] = []
     while isinstance(s, For) or (isinstance(s, Seq) and len(s.body) == 1):
         if isinstance(s, For):
@@ -82,7 +85,7 @@ def tensorize(func: Func, at: For | Block, instruction: str) -> tuple[Func, Forw
     """Replace a loop with everything inside it (or a block that blockize made of one) by a tensor instruction.
 
     The inner loops must have the extents and the order of the instruction's description, compute the same, and access memory with the
-    strides that the description has.
+    strides that the description has. Raises a ScheduleError if these conditions do not hold.
 
         for i, j_0, k in grid(n, 4, 8):
             for j_1 in range(4):
@@ -137,7 +140,10 @@ class _NoMatch(Exception):
 
 
 def _replaced(func: Func, outer: Block, name: str) -> tuple[Func, Forward]:
-    """Replace the body of a block by the implementation of an instruction; raise `_NoMatch` if the block computes something else."""
+    """Replace the body of a block by the implementation of an instruction; return the program and the Forward.
+
+    Raises `_NoMatch` if the block computes something else, or there is no such instruction.
+    """
     instruction = find_instruction(name)
     if instruction is None:
         raise _NoMatch("there is no such instruction", help=f"instructions are {', '.join(instruction_names())}")
@@ -217,7 +223,7 @@ class Match:
         return first
 
     def load(self, d: Load, p: Load) -> str:
-        """Return why an access differs from the description's; record it and return "" if it matches."""
+        """Return why an access differs from the description's in dtype, loops or strides; record it and return "" if it matches."""
         if d.buffer.dtype is not p.buffer.dtype:
             return f"`{p.buffer.name}` holds {p.buffer.dtype}, the instruction takes {d.buffer.dtype}"
         if d.buffer in self.places and self.places[d.buffer][1] is not p:

@@ -19,7 +19,10 @@ from ..errors import refuse
 
 
 def wider(func: Func, block: Block, source: Buffer, dtype: str | None, what: str) -> DType:
-    """Return the dtype of a copy, by default that of the buffer; raise if it does not hold every value of the buffer."""
+    """Return the dtype of a copy, by default that of the buffer.
+
+    Raise if there is no such dtype, or it does not hold every value of the buffer.
+    """
     try:
         wide, narrow = source.dtype if dtype is None else to_dtype(dtype), source.dtype
     except Error as error:

@@ -26,7 +26,8 @@ def widen(func: Func, block: Block, dtype: str = "f64", buffer: bool = True) -> 
     """Compute a block in a wider float dtype, and keep its result in it; other blocks read the result rounded.
 
     The buffer that the block writes gets the dtype, so it must not be a parameter. Blocks that are widened too read it without rounding.
-    With `buffer=False`, for a block that is one store, the buffer keeps its dtype and the stored value is rounded.
+    With `buffer=False`, for a block that is one store, the buffer keeps its dtype and the stored value is rounded. Raises a ScheduleError
+    if these conditions do not hold.
 
         t = alloc((n,), f32)
         for i, k in grid(n, 8):

@@ -165,7 +165,7 @@ def _halves(x: Expr) -> Pair:
 
 
 def rest_of(c: Expr, a: Expr, b: Expr, fused: bool) -> Expr:
-    """c - a*b without rounding error, if the difference is small."""
+    """Returns c - a*b without rounding error, if the difference is small: by FMA if `fused`, else by an exact product."""
     if fused:
         return Fma(Neg(a), b, c)
     p, low = two_product(a, b, fused)

@@ -107,7 +107,7 @@ def _exp_32(x: Expr) -> Expr:
 
 
 def exp2(x: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of 2^x as an expression."""
+    """Returns the definition of 2^x as an expression. With `fused`, by FMA."""
     x = clamp(x, -151.0, 129.0) if x.dtype is f32 else clamp(x, -1076.0, 1025.0)
     magic = number(whole_bias(x.dtype), x)
     t = MulAdd(x, number(0.5, x), magic)
@@ -153,7 +153,10 @@ def _expm1_32(x: Expr) -> Expr:
 
 
 def decay(x: Expr, fused: bool = True) -> Expr:
-    """e^x for x <= 0, for softmax: x is a difference there, whose own rounding error is ten times that of the rough reduction."""
+    """Returns the definition of e^x for x <= 0, for softmax, as an expression; results that are no normal number are 0.
+
+    x is a difference there, whose own rounding error is ten times that of the rough reduction. With `fused`, by FMA.
+    """
     single = x.dtype is f32
     x = Max(x, number(-88.0 if single else -708.8, x))  # below this the power of two is 0
     r, power = _reduce(x, 1.0, rough=single and fused)
@@ -167,7 +170,7 @@ def decay(x: Expr, fused: bool = True) -> Expr:
 
 
 def tanh(x: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of tanh as an expression: t / (t + 1) with t = (e^(2|x|) - 1) / 2."""
+    """Returns the definition of tanh as an expression: t / (t + 1) with t = (e^(2|x|) - 1) / 2. With `fused`, by FMA."""
     single = x.dtype is f32
     size = Min(absolute(x), number(10.0 if single else 20.0, x))  # beyond this tanh rounds to 1
     r, power = _reduce(size, 0.5, rough=single and fused)

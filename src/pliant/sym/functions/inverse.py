@@ -42,7 +42,7 @@ Series = Sequence[float]
 
 
 def _by_f64(define: Callable[..., Expr], short: Series, long: Series) -> Callable[..., Expr]:
-    """A function that is defined in f64, with a shorter series if the result is rounded to f32."""
+    """Returns a function that defines `define` for both dtypes: in f64, for f32 with the shorter series `short` and a final rounding."""
 
     def of(*args: Expr) -> Expr:
         if args[0].dtype is f32:

@@ -122,7 +122,7 @@ def log(x: Expr) -> Expr:
 
 
 def _log_to_base(x: Expr, inverse: Pair, fused: bool) -> Expr:
-    """log x times 1 / log base, which is given as a pair."""
+    """log x times 1 / log base, which is given as a pair. With `fused`, by FMA."""
     if x.dtype is f32:
         wide = Cast(f64, x)  # a normal f64, even if x is denormal
         return _at_edges(Cast(f32, Mul(_log_of_f32(wide), inverse[0])), x, x)
@@ -162,7 +162,7 @@ def _log_of_f32(x: Expr) -> Expr:
 
 
 def _log_pair(x: Expr, fused: bool) -> Pair:
-    """log of a positive f64 to about 66 bits."""
+    """log of a positive f64 to about 66 bits. With `fused`, by FMA."""
     k, m = _split_any(x)
     f = Sub(m, number(1.0, x))
     d, d_low = quick_two_sum(number(2.0, x), f)
@@ -179,7 +179,7 @@ def _log_pair(x: Expr, fused: bool) -> Pair:
 
 
 def _power(size: Expr, y: Expr, fused: bool) -> Expr:
-    """size^y for a positive finite size and a finite y."""
+    """size^y for a positive finite size and a finite y. With `fused`, by FMA."""
     if size.dtype is f32:
         wide = Mul(Cast(f64, clamp(y, -(2.0**40), 2.0**40)), _log_of_f32(Cast(f64, size)))
         return Cast(f32, exp_of(clamp(wide, -200.0, 200.0), _EXP_TO_32))
@@ -192,7 +192,7 @@ def _power(size: Expr, y: Expr, fused: bool) -> Expr:
 
 
 def pow(x: Expr, y: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of x^y as an expression, with all special cases of C99."""
+    """Returns the definition of x^y as an expression, with all special cases of C99. With `fused`, by FMA."""
     d = x.dtype
     zero, one, inf, nan = (number(v, x) for v in (0.0, 1.0, math.inf, math.nan))
     size = absolute(x)

@@ -57,7 +57,7 @@ def _power(field: Expr) -> Expr:
 
 
 def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
-    """Returns the remainder a % b of positive f64 numbers as an expression."""
+    """Returns the remainder a % b of positive f64 numbers as an expression. With `fused`, by FMA."""
     (sa, ea), (sb, eb) = _significand(a), _significand(b)
     by = _Modulus(sb, fused)
     d = BitAnd(Sub(ea, eb), Const(0xFFF, u64))  # wraps if a < b, where the result is not used
@@ -73,7 +73,7 @@ def _remainder64(a: Expr, b: Expr, fused: bool) -> Expr:
 
 
 def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
-    """Returns the remainder a % b of positive f32 numbers as an expression."""
+    """Returns the remainder a % b of positive f32 numbers as an expression. With `fused`, by FMA."""
     r, wide = Cast(f64, a), Cast(f64, b)
     inverse = Div(number(1.0, wide), wide)
     value: Expr = r
@@ -85,7 +85,7 @@ def _remainder32(a: Expr, b: Expr, fused: bool) -> Expr:
 
 
 def fmod(x: Expr, y: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of fmod, x - trunc(x / y) * y, exactly; it has the sign of x."""
+    """Returns the definition of fmod, x - trunc(x / y) * y, exactly; it has the sign of x. With `fused`, by FMA."""
     a, b = absolute(x), absolute(y)
     remainder = _remainder32(a, b, fused) if x.dtype is f32 else _remainder64(a, b, fused)
     defined = And(Lt(a, number(math.inf, x)), And(Lt(number(0.0, x), b), Eq(y, y)))

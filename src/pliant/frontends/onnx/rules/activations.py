@@ -13,7 +13,7 @@ _PLAIN = {"Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.soft
 
 @rule(*_PLAIN)
 def plain(site: NodeContext) -> Any:
-    """Imports the activations without parameters."""
+    """Imports the activations without parameters: Sigmoid, Softplus, Softsign, HardSwish and Mish."""
     return _PLAIN[site.op](site.x(0))
 
 
@@ -76,7 +76,7 @@ def gelu(site: NodeContext) -> Any:
 
 @rule("Softmax", "LogSoftmax", "Hardmax")
 def softmax(site: NodeContext) -> Any:
-    """Softmax, log-softmax or hardmax along an axis; up to opset 12 over all axes from `axis` on, flattened."""
+    """Imports Softmax, LogSoftmax and Hardmax along an axis; up to opset 12 over all axes from `axis` on, flattened."""
     make = {"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax, "Hardmax": ops.hardmax}[site.op]
     x, rank = site.x(0), site.rank(0)
     if site.version >= 13:

@@ -29,7 +29,11 @@ MOST_ROWS = 1 << 30  # the most bytes of rows then, because the memory plan need
 
 @rule("If")
 def if_(site: NodeContext) -> Any:
-    """Runs one of two subgraphs; results with different dims are merged if the condition is an expression over dims."""
+    """Imports If: runs one of two subgraphs; results with different dims are merged if the condition is an expression over dims.
+
+    A condition known at import time selects one subgraph. If ranks differ under such an expression, only the first subgraph is imported,
+    with a run-time check. Raises UnsupportedError if results differ otherwise.
+    """
     condition = site.item(0)
     branches = [site.graph("then_branch"), site.graph("else_branch")]
     counts = [len(b.output) for b in branches]
@@ -72,7 +76,10 @@ def _first_only(site: NodeContext, chooses: Expr, branch: Any) -> Any:
 
 
 def _common(site: NodeContext, a: Value, b: Value, chooses: Expr | None) -> Tensor:
-    """The common annotation of a result of both branches; a dim that differs becomes a select on the condition `chooses`."""
+    """Returns the common annotation of a result of both branches; a dim that differs becomes a select on the condition `chooses`.
+
+    Raises UnsupportedError if dtypes or ranks differ, or dims without such a condition.
+    """
     x, y = a.tensor, b.tensor
     if x.dtype is not y.dtype or len(x.shape) != len(y.shape):
         facts = [f"the first branch gives {x}", f"the second {y}"]
@@ -91,7 +98,10 @@ def _under(builder: Any, value: Value, annotation: Tensor) -> Any:
 
 @rule("Loop")
 def loop(site: NodeContext) -> Any:
-    """Runs a subgraph up to a trip count and while a condition holds; compiled as a loop, or unrolled if that is impossible."""
+    """Imports Loop: runs a subgraph up to a trip count and while a condition holds; compiled as a loop, or unrolled if that is impossible.
+
+    Raises UnsupportedError if neither is possible.
+    """
     body = site.graph("body")
     carried = [site.item(k) for k in range(2, len(site.items))]
     site.require(len(body.input) == len(carried) + 2, f"the body has {len(body.input)} inputs, {len(carried) + 2} are expected")
@@ -114,7 +124,7 @@ def loop(site: NodeContext) -> Any:
 
 
 def _check_known(site: NodeContext, what: str) -> None:
-    """Raises unless trip count and condition are known at import time, as unrolling needs."""
+    """Raises unless trip count and condition are known at import time, as unrolling needs: NeededError if fixing an input would help."""
     for k in (0, 1):
         if site.has(k) and not (isinstance(site.item(k), Known) and not site.items[k].symbolic):
             error = site.importer.needed(site, k)
@@ -133,7 +143,10 @@ def _rounds(site: NodeContext) -> Any:
 
 
 def _unrolled(site: NodeContext, body: Any, carried: list[Item], number: int | None, keep: Any) -> list[Item]:
-    """Imports the body once per iteration; trip count and condition must be known."""
+    """Imports the body once per iteration; returns the final states and stacked rows. Trip count and condition must be known.
+
+    Raises UnsupportedError for more than UNROLLED iterations.
+    """
     going = True if keep is None else bool(keep.array.reshape(-1)[0])
     scans: list[list[Value]] = [[] for _ in range(len(body.output) - len(carried) - 1)]
     names, done = [i.name for i in body.input], 0
@@ -226,7 +239,7 @@ def _goes_on(at: list[Value], count: Any) -> Any:
 
 @rule("Scan")
 def scan(site: NodeContext) -> Any:
-    """Runs a subgraph for each row of the scanned tensors, with loop-carried states."""
+    """Imports Scan: runs a subgraph for each row of the scanned tensors, with loop-carried states."""
     if site.version < 9:
         return _scan_of_batches(site)
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)
@@ -261,7 +274,10 @@ def _scanned(
 
 
 def _scan_of_batches(site: NodeContext) -> Any:
-    """Imports the Scan of opset 8, which scans each batch element separately along axis 1."""
+    """Imports the Scan of opset 8, which scans each batch element separately along axis 1.
+
+    Raises NeededError unless the batch size is known, UnsupportedError for lengths of sequences.
+    """
     if site.has(0):
         raise site.unsupported("lengths of sequences are not supported")
     body, number = site.graph("body"), site.integer("num_scan_inputs", 0)

@@ -17,7 +17,7 @@ from ..registry import rule
 
 @rule("Constant")
 def constant(site: NodeContext) -> Any:
-    """Imports Constant: a literal tensor, from the one attribute that holds its value."""
+    """Imports Constant: a literal tensor, from the one attribute that holds its value; raises UnsupportedError for strings."""
     attributes = [name for name in site.attributes if name != "name"]
     site.require(len(attributes) == 1, f"it has {len(attributes)} values")
     name = attributes[0]
@@ -65,7 +65,11 @@ def range_(site: NodeContext) -> Any:
 
 
 def _end(site: NodeContext, k: int) -> Any:
-    """Input `k` of Range as a number or an i64 expression; raises if it is known only at run time."""
+    """Returns input `k` of Range as a number or an i64 expression, without casts of it.
+
+    Raises NeededError if it is a value known only at run time, ModelFileError if it has not one element, UnsupportedError for an expression
+    of another dtype.
+    """
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)
@@ -118,5 +122,5 @@ def window(site: NodeContext) -> Any:
 
 @rule("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
 def random(site: NodeContext) -> Any:
-    """Raises: random operators have no defined results, so they are not supported."""
+    """Raises UnsupportedError: random operators have no defined results, so they are not supported."""
     raise site.unsupported("random numbers, whose values the standard leaves open, are not supported")

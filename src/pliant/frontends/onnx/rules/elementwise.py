@@ -107,7 +107,7 @@ def where(site: NodeContext) -> Any:
 
 @rule("IsInf")
 def is_inf(site: NodeContext) -> Any:
-    """True for infinite elements of the signs that the attributes select."""
+    """Imports IsInf: true for infinite elements of the signs that the attributes select."""
     x = site.x(0)
     up, down = site.integer("detect_positive", 1), site.integer("detect_negative", 1)
     infinite = ops.is_inf(x)
@@ -184,7 +184,10 @@ def _four_bits(x: Any) -> Any:
 
 @rule("Identity", "Dropout")
 def identity(site: NodeContext) -> Any:
-    """Returns the operand; dropout does nothing at inference, and its mask is all true."""
+    """Imports Identity and Dropout: the operand; dropout does nothing at inference, and its mask is all true.
+
+    Raises UnsupportedError for a dropout in training mode.
+    """
     item = site.item(0)
     if site.op == "Identity":
         return item

@@ -22,7 +22,10 @@ _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 @rule("ImageDecoder")
 def image_decoder(site: NodeContext) -> Any:
-    """Imports ImageDecoder: the image as u8 (height, width, channels); an empty one if the file cannot be decoded."""
+    """Imports ImageDecoder: the image as u8 (height, width, channels); an empty one if the file cannot be decoded.
+
+    Raises NeededError if its bytes are not known at import time, UnsupportedError without the package pillow.
+    """
     order = site.text("pixel_format", "RGB", *_MODES)
     data = site.known(0)
     site.require(data.ndim == 1, f"input 0 has {data.ndim} dims, 1 is expected")

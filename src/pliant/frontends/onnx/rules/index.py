@@ -58,7 +58,10 @@ def reverse_sequence(site: NodeContext) -> Any:
 
 @rule("TensorScatter")
 def tensor_scatter(site: NodeContext) -> Any:
-    """Imports TensorScatter: writes new rows into a KV cache, from a start position per sequence."""
+    """Imports TensorScatter: writes new rows into a KV cache, from a start position for each sequence (0 without input 2).
+
+    In the mode `circular`, rows behind the end continue at the beginning.
+    """
     cache, update = site.x(0), site.x(1)
     axis = site.axis("axis", site.rank(0), -2)
     mode = site.text("mode", "linear", "linear", "circular")

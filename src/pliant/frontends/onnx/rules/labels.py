@@ -22,7 +22,10 @@ _LISTS = {"strings": object, "int64s": np.int64, "floats": np.float32}
 
 
 def label_table(wrong: Callable[[str], Exception], node: Any, texts: Callable[[Any], Array], of_texts: bool) -> tuple[Array, Array, Any]:
-    """The keys, values and default of a LabelEncoder; `texts` reads a string tensor, `of_texts` says that the operand is one."""
+    """Returns the keys, values and default of a LabelEncoder; `texts` reads a string tensor, `of_texts` says that the operand is one.
+
+    Raises `wrong(…)` if keys and values do not fit, or a key is given twice.
+    """
     attributes = {a.name: a for a in node.attribute}
     if "classes_strings" in attributes:  # version 1 maps strings to their indices, or indices to strings
         words = _list(attributes["classes_strings"], "strings")
@@ -48,7 +51,10 @@ def _list(attribute: Any, kind: str) -> Array:
 
 
 def _labels(wrong: Callable[[str], Exception], given: dict[str, Any], side: str, texts: Callable[[Any], Array]) -> Array:
-    """The keys or values of a LabelEncoder, from the one attribute that holds them."""
+    """Returns the keys or values of a LabelEncoder, from the one attribute that holds them.
+
+    Raises `wrong(…)` if there is not exactly one.
+    """
     from ..tensors import read_tensor
 
     names = [n for n in given if n.startswith(f"{side}_")]
@@ -79,7 +85,10 @@ def _default(given: dict[str, Any], values: Array) -> Any:
 
 @rule("LabelEncoder", domain=ML)
 def label_encoder(site: NodeContext) -> Any:
-    """Maps each element to the value of the equal key, or to the default: compares with all keys, takes the first match."""
+    """Imports LabelEncoder: maps each element to the value of the equal key, or to the default, by comparing it with all keys.
+
+    Raises UnsupportedError for strings.
+    """
 
     def refuse(_: Any) -> Array:
         raise site.unsupported("texts are not numbers")
@@ -108,7 +117,7 @@ def binarizer(site: NodeContext) -> Any:
 
 @rule("Scaler", domain=ML)
 def scaler(site: NodeContext) -> Any:
-    """Standardizes features: (x - offset) * scale along the last axis, in f32. Lists of one number serve all features."""
+    """Imports Scaler: (x - offset) * scale along the last axis, in f32. Lists of one number serve all features."""
     site.require(site.rank(0) >= 1, "the operand has no dims")
     x = ops.cast(site.x(0), f32)
     for name, step in (("offset", ops.sub), ("scale", ops.mul)):
@@ -122,7 +131,7 @@ def scaler(site: NodeContext) -> Any:
 
 @rule("Imputer", domain=ML)
 def imputer(site: NodeContext) -> Any:
-    """Replaces missing elements (equal to a given value, or NaN) by a number for each feature, or by one for all."""
+    """Imports Imputer: replaces missing elements (equal to a given value, or NaN) by a number for each feature, or by one for all."""
     whole = not site.dtype(0).is_float
     numbers = site.ints("imputed_value_int64s", []) if whole else site.floats("imputed_value_floats", [])
     missing = site.integer("replaced_value_int64", 0) if whole else site.real("replaced_value_float", 0.0)
@@ -136,7 +145,7 @@ def imputer(site: NodeContext) -> Any:
 
 @rule("LinearRegressor", domain=ML)
 def linear_regressor(site: NodeContext) -> Any:
-    """Linear regression in f32: x @ coefficients.T + intercepts, a column for each target; then `post_transform`."""
+    """Imports LinearRegressor in f32: x @ coefficients.T + intercepts, a column for each target; then `post_transform`."""
     site.require(site.rank(0) == 2, f"the operand has {site.rank(0)} dims, two are expected")
     targets = site.integer("targets", 1)
     weights = np.asarray(site.floats("coefficients", []), np.float32)
@@ -161,7 +170,7 @@ def array_feature_extractor(site: NodeContext) -> Any:
 
 @rule("TfIdfVectorizer")
 def tf_idf(site: NodeContext) -> Any:
-    """Counts n-grams in rows of integers: compares sliding windows with the pool and sums the matches."""
+    """Imports TfIdfVectorizer for rows of integers: compares sliding windows with the pool of n-grams and sums the matches."""
     read = {2: site.integer, 3: site.text, 6: site.floats, 7: site.ints, 8: site.texts}
     pool = pool_of(site.wrong, lambda name, kind, default: read[kind](name, default), "pool_int64s")
     site.require(site.rank(0) in (1, 2), f"the operand has {site.rank(0)} dims, 1 or 2 are expected")

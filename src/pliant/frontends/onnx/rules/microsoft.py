@@ -41,12 +41,12 @@ def _with_bias(site: NodeContext, k: int) -> Any:
 @rule("SimplifiedLayerNormalization")
 @rule("SimplifiedLayerNormalization", domain=MS)
 def simplified_layer_norm(site: NodeContext) -> Any:
-    """RMS normalization over the last axes; onnxruntime writes it in the default domain too."""
+    """Imports SimplifiedLayerNormalization: RMS normalization over the last axes; onnxruntime writes it in the default domain too."""
     return _simplified(site, site.x(0), site.x(1), site.axis("axis", site.rank(0), -1))
 
 
 def _simplified(site: NodeContext, x: Any, weight: Any, axis: int) -> Any:
-    """RMS normalization over the axes from `axis` on, computed in f32 for 16-bit floats."""
+    """Emits RMS normalization over the axes from `axis` on, computed in f32 for 16-bit floats; returns it times the weight."""
     of, rank = x.tensor.dtype, len(x.tensor.shape)
     wide: Any = ops.cast(x, f32) if of.bits == 16 else x
     mean = ops.mean(ops.mul(wide, wide), axis=list(range(axis, rank)), keepdims=True)
@@ -56,7 +56,10 @@ def _simplified(site: NodeContext, x: Any, weight: Any, axis: int) -> Any:
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
 def skip_layer_norm(site: NodeContext) -> Any:
-    """Layer or RMS normalization of x + skip + bias; the sum is the fourth result."""
+    """Imports the Skip norms: layer or RMS normalization of x + skip + bias.
+
+    The sum is the fourth result, the second and third are missing.
+    """
     simplified = site.op.startswith("SkipSimplified")
     total: Any = ops.add(site.x(0), site.x(1))
     bias = 3 if simplified else 4
@@ -70,7 +73,10 @@ def skip_layer_norm(site: NodeContext) -> Any:
 
 @rule("EmbedLayerNormalization", domain=MS)
 def embed_layer_norm(site: NodeContext) -> Any:
-    """Layer normalization of the sum of word, position and segment embeddings; the second result is the length by the mask."""
+    """Imports EmbedLayerNormalization: layer normalization of the sum of word, position and segment embeddings.
+
+    The second result is the number of tokens by the mask (zeros without one), the third the sum.
+    """
     total: Any = ops.take(site.x(2), site.x(0), 0)
     length = site.tensor(0).shape[1]
     places = site.x(8) if site.has(8) else ops.arange(length)
@@ -84,7 +90,7 @@ def embed_layer_norm(site: NodeContext) -> Any:
 
 @rule("FusedMatMul", domain=MS)
 def fused_matmul(site: NodeContext) -> Any:
-    """Imports FusedMatMul: alpha * A' @ B', where ' is an optional transpose."""
+    """Imports FusedMatMul: alpha * A' @ B', where ' is an optional transpose; raises UnsupportedError for transposed batch dims."""
     for name in ("transBatchA", "transBatchB"):
         if site.integer(name, 0):
             raise site.unsupported(f'attribute "{name}" is not supported')
@@ -111,7 +117,10 @@ def fused_conv(site: NodeContext) -> Any:
 
 @rule("RotaryEmbedding", domain=MS)
 def rotary_embedding(site: NodeContext) -> Any:
-    """Rotary position embedding (RoPE) of each head, or of its first part, with tables of cosines and sines by position."""
+    """Imports RotaryEmbedding (RoPE) of each head, or of its first part, with tables of cosines and sines by position.
+
+    Raises UnsupportedError for packed batches.
+    """
     shape, x = site.tensor(0).shape, site.x(0)
     if site.integer("is_packed_batching", 0):
         raise site.unsupported("packed batches are not supported")
@@ -138,7 +147,7 @@ def rotary_embedding(site: NodeContext) -> Any:
 
 
 def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
-    """Applies RoPE to the last dim: pairs are neighbors (interleaved) or half of the rotated part apart; the rest is unchanged."""
+    """Returns RoPE applied to the last dim: pairs are neighbors (interleaved) or half of the rotated part apart; the rest is unchanged."""
     rank, half, width = len(x.tensor.shape), plain(cos.tensor.shape[-1]), plain(x.tensor.shape[-1])
     if 2 * half != width:
         parts = ops.slice(x, rank - 1, 0, 2 * half), ops.slice(x, rank - 1, 2 * half, None)

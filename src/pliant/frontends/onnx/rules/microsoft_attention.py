@@ -14,7 +14,10 @@ from .microsoft import MS
 
 @rule("Attention", domain=MS)
 def attention(site: NodeContext) -> Any:
-    """Self-attention with one packed projection for queries, keys and values, and an optional KV cache."""
+    """Imports Attention: self-attention with one packed projection for queries, keys and values, and an optional KV cache.
+
+    Raises UnsupportedError for rotary embeddings and past_sequence_length.
+    """
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
     if site.has(6) or site.integer("do_rotary", 0):
@@ -35,7 +38,10 @@ def attention(site: NodeContext) -> Any:
 
 @rule("MultiHeadAttention", domain=MS)
 def multi_head_attention(site: NodeContext) -> Any:
-    """Attention of projected queries, keys and values, with an optional KV cache."""
+    """Imports MultiHeadAttention of projected queries, keys and values, with an optional KV cache.
+
+    Raises UnsupportedError for caches of a fixed size or with indirections.
+    """
     heads = site.integer("num_heads", 0)
     site.require(heads > 0, f'attribute "num_heads" is {heads}')
     if any(site.has(k) for k in (8, 9)):
@@ -54,7 +60,7 @@ def multi_head_attention(site: NodeContext) -> Any:
 
 
 def _parts(site: NodeContext) -> list[Any]:
-    """Queries, keys and values; one tensor [batch, n, heads, 3, d] may pack all three, or one with 2 keys and values."""
+    """Returns queries, keys and values; one tensor [batch, n, heads, 3, d] may pack all three, or one with 2 keys and values."""
     if site.has(2):
         return [site.x(k) for k in range(3)]
     packed, count = (site.x(1), 2) if site.has(1) else (site.x(0), 3)
@@ -83,7 +89,10 @@ def _heads(x: Any, heads: int) -> Any:
 
 
 def _mask(site: NodeContext, k: int, keys: Any) -> Any:
-    """The mask of visible keys, a bool tensor that broadcasts to [batch, heads, n, keys]; None if all are visible."""
+    """Returns the mask of visible keys, a bool tensor that broadcasts to [batch, heads, n, keys]; None if all are visible.
+
+    Raises UnsupportedError for masks of starts and ends, and of more than 3 dims.
+    """
     if not site.has(k):
         return None
     mask, shape = site.x(k), site.shape(k)
@@ -98,7 +107,10 @@ def _mask(site: NodeContext, k: int, keys: Any) -> Any:
 
 
 def _attended(site: NodeContext, q: Any, k: Any, v: Any, mask: Any, bias: Any, causal: bool) -> Any:
-    """softmax(q @ k.T * scale + bias) @ v with heads concatenated; as in onnxruntime, hidden keys get mask_filter_value added."""
+    """Returns softmax(q @ k.T * scale + bias) @ v with heads concatenated; as in onnxruntime, hidden keys get mask_filter_value added.
+
+    With `causal`, keys after the query's position are hidden by -inf.
+    """
     n, d = q.tensor.shape[2:]
     scale = site.real("scale", 0.0) or float(plain(d)) ** -0.5
     scores: Any = ops.mul(ops.matmul(q, k, transpose_b=True), scale)

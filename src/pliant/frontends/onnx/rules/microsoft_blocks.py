@@ -34,7 +34,7 @@ class _Codes:
     zero: Array | None
 
     def raw(self) -> tuple[str, Array]:
-        """The format name and the packed blocks; blocks longer than those of any format are split."""
+        """Returns the format name and the packed blocks; blocks longer than those of any format are split."""
         parts = max(1, self.codes.shape[2] // BLOCK_SIZES[-1])
         rows, blocks, size = self.codes.shape
         codes = self.codes.reshape(rows, blocks * parts, size // parts)
@@ -48,7 +48,10 @@ class _Codes:
 
 @rule("MatMulNBits", domain=MS)
 def matmul_nbits(site: NodeContext) -> Any:
-    """Imports MatMulNBits: a matmul with a weight (n, k) quantized to 4 or 8 bits in blocks along k, with scales and zero points."""
+    """Imports MatMulNBits: a matmul with a weight (n, k) quantized to 4 or 8 bits in blocks along k, with scales and zero points.
+
+    Raises UnsupportedError for other bits and for g_idx, NeededError if the weight is not known at import time.
+    """
     k, n, bits = site.integer("K", 0), site.integer("N", 0), site.integer("bits", 4)
     size = _block_size(site, 32)
     site.require(min(k, n) > 0, f"K {k}, N {n}")
@@ -71,7 +74,10 @@ def matmul_nbits(site: NodeContext) -> Any:
 
 @rule("GatherBlockQuantized", domain=MS)
 def gather_block_quantized(site: NodeContext) -> Any:
-    """Imports GatherBlockQuantized: gathers rows of a block-quantized matrix and dequantizes them."""
+    """Imports GatherBlockQuantized: gathers rows of a block-quantized matrix and dequantizes them.
+
+    Raises UnsupportedError for other ranks, axes and bits, and for rows that are not whole blocks.
+    """
     size, bits, data = _block_size(site, 128), site.integer("bits", 4), site.known(0)
     packed = data.dtype == np.uint8 and bits == 4
     if data.ndim != 2 or site.axis("gather_axis", 2, 0) != 0 or site.axis("quantize_axis", 2, 1) != 1 or bits not in (4, 8):
@@ -93,7 +99,7 @@ def gather_block_quantized(site: NodeContext) -> Any:
 
 
 def _block_size(site: NodeContext, default: int) -> int:
-    """The attribute `block_size`; raises unless it is a power of two of at least 16."""
+    """Returns the attribute `block_size`; raises ModelFileError unless it is a power of two of at least 16."""
     size: int = site.integer("block_size", default)
     site.require(16 <= size <= 1 << 20 and size & (size - 1) == 0, f"blocks of {size}")
     return size
@@ -112,7 +118,10 @@ def _numbers(site: NodeContext, k: int, shape: tuple[int, int]) -> Array:
 
 
 def _unpacked(site: NodeContext, k: int, shape: tuple[int, ...], bits: int) -> Array:
-    """The codes of a literal with one (8-bit) or two (4-bit, low half first) codes per byte."""
+    """Returns the codes of a literal with one (8-bit) or two (4-bit, low half first) codes per byte.
+
+    Raises ModelFileError for another size.
+    """
     array = site.known(k)
     size = int(np.prod(shape)) * bits // 8
     site.require(
@@ -123,7 +132,10 @@ def _unpacked(site: NodeContext, k: int, shape: tuple[int, ...], bits: int) -> A
 
 
 def _zeros(site: NodeContext, k: int, shape: tuple[int, int], bits: int) -> Array | None:
-    """The zero point of each block: packed codes in rows of whole bytes, or floats; None for the default, the middle of the range."""
+    """Returns the zero point of each block: packed codes in rows of whole bytes, or floats.
+
+    None for the default, the middle of the range.
+    """
     if not site.has(k):
         return None
     of: DType = site.dtype(k)

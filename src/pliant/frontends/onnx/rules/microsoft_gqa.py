@@ -40,7 +40,7 @@ class _Cache:
         return ops.add(ops.unsqueeze(self.start, 1), ops.unsqueeze(ops.arange(self.new), 0))
 
     def seen(self, window: int) -> Any:
-        """The mask of visible keys, bool[batch, 1, new, keys]: causal, and with `window` >= 0 only the last `window` of them."""
+        """Returns the mask of visible keys, bool[batch, 1, new, keys]: causal, and with `window` >= 0 only the last `window` of them."""
         place, key = ops.unsqueeze(self.places(), (1, 3)), ops.reshape(ops.arange(self.keys), (1, 1, 1, -1))
         visible: Any = ops.less_equal(key, place)
         return visible if window < 0 else ops.logical_and(visible, ops.less(ops.sub(place, window), key))
@@ -63,7 +63,10 @@ class _Cache:
 
 @rule("GroupQueryAttention", domain=MS)
 def group_query_attention(site: NodeContext) -> Any:
-    """Attention of new tokens over the KV cache and themselves; returns the output and the new cache."""
+    """Imports GroupQueryAttention: attention of new tokens over the KV cache and themselves; returns the output and the new cache.
+
+    Raises UnsupportedError for scores as a result, sliding or quantized caches, and non-causal attention.
+    """
     heads, kv = site.integer("num_heads", 0), site.integer("kv_num_heads", 0)
     site.require(heads > 0 and kv > 0 and heads % kv == 0, f'attributes "num_heads" and "kv_num_heads" are {heads} and {kv}')
     if site.integer("qk_output", 0) or site.integer("sliding_window_cache", 0) or not site.integer("causal", 1):
@@ -81,7 +84,7 @@ def group_query_attention(site: NodeContext) -> Any:
 
 
 def _tokens(site: NodeContext, heads: int, kv: int) -> list[Any]:
-    """Queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may pack all three."""
+    """Returns queries, keys and values of new tokens, [batch, n, heads, d]; one tensor may pack all three."""
     if site.has(1):
         return [heads_of(site.x(n), count) for n, count in ((0, heads), (1, kv), (2, kv))]
     width = plain(site.tensor(_QKV).shape[2])
@@ -91,7 +94,7 @@ def _tokens(site: NodeContext, heads: int, kv: int) -> list[Any]:
 
 
 def _cache(site: NodeContext, q: Any) -> _Cache:
-    """The layout of the KV cache, from the inputs with the lengths and the past keys."""
+    """Returns the layout of the KV cache, from the inputs with the lengths and the past keys."""
     new = q.tensor.shape[1]
     lengths: Any = ops.add(ops.cast(ops.reshape(site.x(_LENGTHS), (-1,)), i64), 1)
     start = ops.maximum(ops.sub(lengths, extent(new, i64)), 0)
@@ -118,14 +121,17 @@ def _attended(site: NodeContext, q: Any, k: Any, v: Any, cache: _Cache) -> Any:
 
 
 def _sink(site: NodeContext) -> Any:
-    """The attention sink of each head: an extra score that takes part in the softmax but has no value; None without one."""
+    """Returns the attention sink of each head: an extra score that takes part in the softmax but has no value; None without one."""
     if site.has(_SINK):
         return ops.reshape(ops.cast(site.x(_SINK), f32), (1, -1, 1, 1))
     return ops.zeros((1, 1, 1, 1), f32) if site.integer("smooth_softmax", 0) == 1 else None
 
 
 def _with_sink(q: Any, k: Any, v: Any, mask: Any, scale: float, softcap: float, sink: Any) -> Any:
-    """Attention in f32 that stores all scores, for attention sinks, which the attention operator does not support."""
+    """Returns attention that stores all scores, for attention sinks, which the attention operator does not support.
+
+    It computes in f32, and the result has the dtype of q. A sink is a score that takes its share of the softmax, and has no value.
+    """
     b, heads, n, d = q.tensor.shape
     kv, of = k.tensor.shape[1], q.tensor.dtype
     q, k, v = (x if of is f32 else ops.cast(x, f32) for x in (q, k, v))

@@ -41,7 +41,10 @@ def two(site: NodeContext) -> Any:
 
 @rule("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
 def one(site: NodeContext) -> Any:
-    """Imports the activations of a quantized tensor: QLinearSigmoid, QLinearLeakyRelu, …."""
+    """Imports the activations of a quantized tensor: QLinearSigmoid, QLinearLeakyRelu and QLinearSoftmax.
+
+    Raises UnsupportedError for the softmax of opsets before 13.
+    """
     x = number(site, 0)
     if site.op == "QLinearSigmoid":
         return code(site, ops.sigmoid(x), 3, site.dtype(0))
@@ -54,7 +57,7 @@ def one(site: NodeContext) -> Any:
 
 @rule("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
 def average(site: NodeContext) -> Any:
-    """Imports average pooling of a quantized tensor, over windows or whole channels."""
+    """Imports average pooling of a quantized tensor, over windows or whole channels; raises UnsupportedError for channels last."""
     if site.integer("channels_last", 0):
         raise site.unsupported("channels last are not supported")
     x = number(site, 0)
@@ -66,7 +69,10 @@ def average(site: NodeContext) -> Any:
 
 @rule("QLinearConcat", domain=MS)
 def concat(site: NodeContext) -> Any:
-    """Concatenates quantized tensors and requantizes them to one scale; inputs 0 and 1 are the result's scale and zero point."""
+    """Imports QLinearConcat: concatenates quantized tensors and requantizes them to one scale.
+
+    Inputs 0 and 1 are the result's scale and zero point.
+    """
     site.require(len(site.items) % 3 == 2 and len(site.items) >= 5, f"it has {len(site.items)} inputs")
     parts = [number(site, k) for k in range(2, len(site.items), 3)]
     return code(site, ops.concat(parts, site.axis("axis", site.rank(2))), 0, site.dtype(2))
@@ -74,7 +80,10 @@ def concat(site: NodeContext) -> Any:
 
 @rule("QGemm", domain=MS)
 def qgemm(site: NodeContext) -> Any:
-    """alpha * (A' @ B' + C) of quantized A and B and an integer C; quantized if a result scale is given, else f32."""
+    """Imports QGemm: alpha * (A' @ B' + C) of quantized A and B and an integer C; quantized if a result scale is given, else f32.
+
+    Raises UnsupportedError for a transposed A.
+    """
     if site.integer("transA", 0):
         raise site.unsupported("a transposed left operand is not supported")
     right: Any = ops.permute(site.x(3), (1, 0)) if site.integer("transB", 0) else site.x(3)

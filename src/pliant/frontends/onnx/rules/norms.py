@@ -11,7 +11,10 @@ from ..registry import rule
 
 @rule("BatchNormalization")
 def batch_norm(site: NodeContext) -> Any:
-    """Batch normalization with the given statistics, or in training mode with those of the batch."""
+    """Imports BatchNormalization with the given statistics, or in training mode with those of the batch.
+
+    Raises UnsupportedError for spatial = 0, and for training mode before opset 14.
+    """
     if not site.integer("spatial", 1) and site.rank(0) > 2:
         raise site.unsupported("statistics of each element (spatial = 0) are not supported")
     x, eps, of = site.x(0), site.real("epsilon", 1e-5), site.dtype(0)
@@ -24,7 +27,7 @@ def batch_norm(site: NodeContext) -> Any:
 
 
 def _of_the_batch(site: NodeContext, x: Any, rest: list[Any], eps: float) -> Any:
-    """Training mode: normalizes by the statistics of the batch; also returns the updated running statistics."""
+    """Returns the batch normalized by its own statistics (training mode), and the updated running statistics."""
     momentum, of = site.real("momentum", 0.9), site.dtype(0)
     axes = [k for k in range(site.rank(0)) if k != 1]
     wide: Any = ops.cast(x, "f32") if of.bits == 16 else x
@@ -46,7 +49,7 @@ def instance_norm(site: NodeContext) -> Any:
 
 @rule("LayerNormalization")
 def layer_norm(site: NodeContext) -> Any:
-    """Layer normalization over the last axes; also returns mean and inverse deviation if they are used."""
+    """Imports LayerNormalization over the last axes; also returns mean and inverse deviation if they are used."""
     x, rank, eps = site.x(0), site.rank(0), site.real("epsilon", 1e-5)
     axis = site.axis("axis", rank, -1)
     weight, bias = site.x(1), site.get(2)
@@ -67,7 +70,7 @@ def layer_norm(site: NodeContext) -> Any:
 
 @rule("LRN")
 def lrn(site: NodeContext) -> Any:
-    """Local response normalization: divides by a power of the sum of squares of neighboring channels."""
+    """Imports LRN (local response normalization): divides by a power of the sum of squares of neighboring channels."""
     size = site.integer("size", None)
     site.require(size is not None and size > 0, f'attribute "size" is {size}')
     return ops.local_response_norm(

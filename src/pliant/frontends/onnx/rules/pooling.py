@@ -12,7 +12,10 @@ from .spatial import windows
 
 
 def pool_with_places(site: NodeContext, kernel: list[int], named: dict[str, Any]) -> Any:
-    """Max pooling with the flat index of each maximum, in row-major order, or with the first spatial dim fastest (storage_order=1)."""
+    """Emits max pooling.
+
+    Returns the maxima and the flat index of each: row-major, or with the first spatial dim fastest (storage_order=1).
+    """
     x, y = site.x(0), ops.max_pool(site.x(0), kernel, **named)
     rank, of = len(kernel), site.dtype(0)
     n, c, *spatial = site.tensor(0).shape
@@ -56,7 +59,7 @@ def _columns_first(place: Any, spatial: list[Any]) -> Any:
 
 @rule("MaxUnpool")
 def max_unpool(site: NodeContext) -> Any:
-    """Scatters elements to their indices in a zero tensor; a larger `output_shape` is padded with zeros at the end."""
+    """Imports MaxUnpool: scatters elements to their indices in a zero tensor; a larger `output_shape` is padded with zeros at the end."""
     kernel = site.ints("kernel_shape", None) or []
     rank = site.rank(0) - 2
     site.require(len(kernel) == rank, f'attribute "kernel_shape" has {len(kernel)} numbers, {rank} are expected')

@@ -20,7 +20,7 @@ def matmul(site: NodeContext) -> Any:
 
 
 def product(x: Any, y: Any, x_rank: int, y_rank: int) -> Any:
-    """`x @ y` with numpy's semantics: a vector is a row on the left, a column on the right."""
+    """Returns `x @ y` with numpy's semantics: a vector is a row on the left, a column on the right."""
     x = ops.unsqueeze(x, 0) if x_rank == 1 else x
     y = ops.unsqueeze(y, 1) if y_rank == 1 else y
     result = ops.matmul(x, y)
@@ -53,7 +53,10 @@ def einsum(site: NodeContext) -> Any:
 
 @rule("Det")
 def det(site: NodeContext) -> Any:
-    """Imports Det: the determinant of square matrices, by Gaussian elimination with partial pivoting in a loop over columns."""
+    """Imports Det: the determinant of square matrices, by Gaussian elimination with partial pivoting in a loop over columns.
+
+    Raises NeededError if it is not known whether they are square, ModelFileError if they are not.
+    """
     *batch, n, m = site.tensor(0).shape
     if n is not m and not (isinstance(n, Const) and isinstance(m, Const)):
         raise site.needed_dim(f"matrices of {n} by {m}: both dims must be known")
@@ -95,7 +98,7 @@ def integer_product(site: NodeContext, left: tuple[int, int], right: tuple[int, 
 
 
 def centered(site: NodeContext, k: int, zero: int, row: bool) -> Any:
-    """Input `k` minus its zero point, as i32; one zero point per row of the left operand (`row`) becomes a column."""
+    """Returns input `k` minus its zero point, as i32; one zero point per row of the left operand (`row`) becomes a column."""
     x: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
         return x

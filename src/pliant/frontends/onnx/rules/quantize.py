@@ -17,7 +17,10 @@ from .spatial import _weights, windows
 
 @rule("QuantizeLinear")
 def quantize(site: NodeContext) -> Any:
-    """Imports QuantizeLinear: quantizes floats to codes."""
+    """Imports QuantizeLinear: quantizes floats to codes.
+
+    Raises UnsupportedError for blocks of sub-byte float codes whose rows end within a byte.
+    """
     to = site.dtype(2) if site.has(2) else _said(site, u8)
     zero = site.get(2) if to.is_int else None
     x: Any = site.x(0) if site.dtype(0).is_float else ops.cast(site.x(0), f32)
@@ -40,7 +43,7 @@ def quantize(site: NodeContext) -> Any:
 
 @rule("DequantizeLinear")
 def dequantize(site: NodeContext) -> Any:
-    """Imports DequantizeLinear: dequantizes codes to floats."""
+    """Imports DequantizeLinear: dequantizes codes to floats, of the dtype of the scale unless an attribute says another."""
     zero = site.get(2) if site.dtype(0).is_int else None
     x = site.x(0)
     scale, zero, axis, block = _scales(site, x, zero)
@@ -56,7 +59,7 @@ def _said(site: NodeContext, default: Any) -> Any:
 
 
 def _scales(site: NodeContext, x: Any, zero: Any) -> tuple[Any, Any, int, int]:
-    """The scale, zero point, axis and block size of (De)QuantizeLinear, in the forms that `ops` takes."""
+    """Returns the scale, zero point, axis and block size of (De)QuantizeLinear, in the forms that `ops` takes."""
     rank, block = site.rank(0), site.integer("block_size", 0)
     scale = site.x(1)
     if site.rank(1) == 1 and site.shape(1) == (1,) and not block and (rank != 1 or site.shape(0) != (1,)):
@@ -82,7 +85,7 @@ def _one(site: NodeContext, k: int, value: Any) -> Any:
 
 @rule("DynamicQuantizeLinear")
 def dynamic(site: NodeContext) -> Any:
-    """Quantizes with a scale and zero point computed from the data; returns all three."""
+    """Imports DynamicQuantizeLinear: quantizes with a scale and zero point computed from the data; returns all three."""
     return ops.dynamic_quantize_linear(site.x(0))
 
 
@@ -102,7 +105,10 @@ def _row(site: NodeContext, k: int, row: bool) -> Any:
 
 
 def _requantized(site: NodeContext, total: Any, factor: Any, scale: int, zero: int) -> Any:
-    """Scales integer sums by `factor` and quantizes them; `scale` and `zero` are input numbers."""
+    """Scales integer sums by `factor` and quantizes them; `scale` and `zero` are input numbers.
+
+    Raises NeededError unless their shapes are known.
+    """
     if any(not isinstance(n, int) for k in (scale, zero) for n in site.shape(k)):
         raise site.needed_dim("whether there is one scale of the result, or one for each row, must be known")
     real: Any = ops.mul(ops.cast(total, f32), factor)
@@ -118,7 +124,7 @@ def conv_integer(site: NodeContext) -> Any:
 
 
 def _centered_kernel(site: NodeContext, k: int, zero: int) -> Any:
-    """The weight minus its zero point, as i32; zero points are one, or one per output channel."""
+    """Returns the weight minus its zero point, as i32; zero points are one, or one per output channel."""
     w: Any = ops.cast(site.x(k), i32)
     if not site.has(zero):
         return w

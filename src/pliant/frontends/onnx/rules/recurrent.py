@@ -48,7 +48,10 @@ def _times(x: Any, w: Any) -> Any:
 
 
 def _unit(site: NodeContext, name: str, alpha: float | None, beta: float | None) -> Unit:
-    """The activation function of that name, with the standard's defaults for missing parameters."""
+    """Returns the activation function of that name, with the standard's defaults for missing parameters.
+
+    Raises UnsupportedError for others.
+    """
     a = _ALPHA.get(name, 0.0) if alpha is None else alpha
     b = _BETA.get(name, 0.0) if beta is None else beta
     units: dict[str, Unit] = {
@@ -70,7 +73,7 @@ def _unit(site: NodeContext, name: str, alpha: float | None, beta: float | None)
 
 
 def _units(site: NodeContext, directions: int) -> list[list[Unit]]:
-    """The activation functions of each direction, with their parameters and the clip limit applied."""
+    """Returns the activation functions of each direction, with their parameters and the clip limit applied."""
     each = len(_DEFAULT[site.op])
     names = site.texts("activations", None) or _DEFAULT[site.op] * directions
     site.require(len(names) == each * directions, f'attribute "activations" has {len(names)} names, {each * directions} are expected')
@@ -95,7 +98,10 @@ def _clipped(unit: Unit, limit: float) -> Unit:
 @rule("RNN", "GRU", "LSTM")
 @rule(QUANTIZED, domain="com.microsoft")
 def recurrent(site: NodeContext) -> Any:
-    """Imports RNN, GRU and LSTM layers with all their directions."""
+    """Imports RNN, GRU, LSTM and DynamicQuantizeLSTM with all their directions: the outputs, then the final states.
+
+    Raises NeededError unless the number of hidden elements is known.
+    """
     way = site.text("direction", "forward", "forward", "reverse", "bidirectional")
     directions = 2 if way == "bidirectional" else 1
     site.require(site.rank(0) == 3 and site.rank(1) == 3 and site.rank(2) == 3, "X, W and R have 3 dims")
@@ -129,7 +135,7 @@ def _states(site: NodeContext) -> int:
 
 
 def _weight(site: NodeContext, k: int, direction: int) -> Any:
-    """W or R of one direction; a quantized one with its scale and zero point, which are among the last inputs."""
+    """Returns W or R of one direction; a quantized one with its scale and zero point, which are among the last inputs."""
     w = _part(site, k, direction)
     if site.op != QUANTIZED:
         return w
@@ -148,7 +154,10 @@ def _part(site: NodeContext, k: int, direction: int) -> Any:
 
 
 def _direction(site: NodeContext, x: Any, k: int, hidden: int, back: bool, units: list[Unit]) -> list[Any]:
-    """Emits one direction of a recurrent layer; returns its outputs [steps, batch, hidden] and its final states."""
+    """Emits one direction of a recurrent layer; returns its outputs [steps, batch, hidden] and its final states.
+
+    With `back`, steps run from the end of each sequence.
+    """
     steps, batch = x.tensor.shape[:2]
     of, op = x.tensor.dtype, site.op
     lengths = None
@@ -226,7 +235,10 @@ def _gru(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: 
 
 
 def _lstm(site: NodeContext, row: Any, states: list[Any], r: Any, rb: Any, peep: Any, hidden: int, units: list[Unit]) -> list[Any]:
-    """Emits one step of an LSTM, with optional peephole weights; returns the new h and c."""
+    """Emits one step of an LSTM, with optional peephole weights; returns the new h and c.
+
+    With `input_forget`, the forget gate is 1 minus the input gate.
+    """
     h, c = states
     f, g, out = units
     gates = ops.add(row, _plus(_times(h, r), rb))

@@ -31,7 +31,10 @@ _FLOATS = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")  # compu
 
 @rule(*_MAKE)
 def reduce(site: NodeContext) -> Any:
-    """Imports the Reduce operators: along the axes of the attribute or of the second input."""
+    """Imports the Reduce operators: along the axes of the attribute or of the second input, which must be known.
+
+    Without axes, along all.
+    """
     x, of = site.x(0), site.dtype(0)
     axes = site.ints("axes", None)
     if axes is None and site.has(1):
@@ -51,7 +54,7 @@ def reduce(site: NodeContext) -> Any:
 
 
 def _over_nothing(site: NodeContext, x: Any) -> Any:
-    """A reduction over no axes (noop_with_empty_axes): reduces each element by itself."""
+    """Returns a reduction over no axes (noop_with_empty_axes): each element reduced by itself."""
     steps: dict[str, Callable[[Any], Any]] = {
         "ReduceL1": ops.abs,
         "ReduceL2": ops.abs,

@@ -12,7 +12,7 @@ from .extents import extent, plain, total
 
 
 def _corners(site: NodeContext, rois: Any, first: int, wide: Any) -> list[Any]:
-    """The scaled corners x1, y1, x2, y2 of the regions, each [regions]; they start at column `first` of `rois`."""
+    """Returns the scaled corners x1, y1, x2, y2 of the regions, each [regions]; they start at column `first` of `rois`."""
     scale = site.real("spatial_scale", 1.0)
     rois = rois if site.dtype(1) is wide else ops.cast(rois, wide)
     return [ops.mul(ops.squeeze(ops.slice(rois, 1, k, k + 1), 1), scale) for k in range(first, first + 4)]
@@ -49,7 +49,10 @@ def roi_align(site: NodeContext) -> Any:
 
 
 def _samples(start: Any, end: Any, size: Any, bins: int, ratio: int, half: bool) -> dict[str, Any]:
-    """Along one dim: the indices and weights of the two pixels around each sample, [regions, bins, samples], and the sample counts."""
+    """Returns, along one dim, the indices and weights of the two pixels around each sample, [regions, bins, samples], and sample counts.
+
+    `half` shifts coordinates by half a pixel; a `ratio` of 0 takes as many samples as a bin has pixels.
+    """
     of = start.tensor.dtype
     start, end = (ops.sub(v, 0.5) if half else v for v in (start, end))
     length = ops.sub(end, start) if half else ops.maximum(ops.sub(end, start), 1.0)
@@ -82,7 +85,7 @@ def _samples(start: Any, end: Any, size: Any, bins: int, ratio: int, half: bool)
 
 
 def _weighted(image: Any, axes: list[dict[str, Any]], y: str, x: str, width: Any) -> Any:
-    """One of the four pixels around each sample, times its weight: [regions, c, bins_y, samples_y, bins_x, samples_x]."""
+    """Returns one of the four pixels around each sample, times its weight: [regions, c, bins_y, samples_y, bins_x, samples_x]."""
     (row, high), (column, wide) = axes[0][y], axes[1][x]
     (r, by, sy), (_, bx, sx) = row.tensor.shape, column.tensor.shape
     flat = ops.add(ops.reshape(ops.mul(row, width), (r, by, sy, 1, 1)), ops.reshape(column, (r, 1, 1, bx, sx)))
@@ -93,7 +96,10 @@ def _weighted(image: Any, axes: list[dict[str, Any]], y: str, x: str, width: Any
 
 
 def _gathered(found: Any, axes: list[dict[str, Any]], mode: str, counts: list[Any], c: Any, bins: tuple[int, int], of: Any) -> Any:
-    """Reduces the samples of each bin by mean or maximum; returns the bins."""
+    """Reduces the samples of each bin by mean or maximum; returns the bins, in the dtype `of`.
+
+    `counts` are the samples of a bin in each region, along both axes; a bin without samples is 0.
+    """
     if mode == "avg":
         number = ops.maximum(ops.mul(counts[0], counts[1]), 1.0)
         y = ops.div(ops.sum(found, axis=(3, 5)), ops.reshape(number, (-1, 1, 1, 1)))
@@ -141,7 +147,7 @@ def _rounded(x: Any) -> Any:
 
 
 def _members(start: Any, end: Any, size: Any, bins: int) -> Any:
-    """The mask of pixels along one dim that belong to each bin: bool[regions, bins, size]."""
+    """Returns the mask of pixels along one dim that belong to each bin: bool[regions, bins, size]."""
     of = start.tensor.dtype
     step = ops.reshape(ops.div(ops.maximum(ops.add(ops.sub(end, start), 1.0), 1.0), float(bins)), (-1, 1, 1))
     first = ops.reshape(start, (-1, 1, 1))

@@ -25,7 +25,7 @@ _COORDINATES = (
 
 @rule("Upsample")
 def upsample(site: NodeContext) -> Any:
-    """Resizes by scales (asymmetric coordinates, floor), by nearest neighbor or linear interpolation."""
+    """Imports Upsample: resizes by scales (asymmetric coordinates, floor), by nearest neighbor or linear interpolation."""
     mode = site.text("mode", "nearest", "nearest", "linear", "bilinear")
     if site.version >= 9:
         scales = _scales(site, 1)
@@ -43,7 +43,7 @@ def _decimals(scales: Any) -> list[Any]:
 
 
 def _scales(site: NodeContext, k: int) -> list[Any]:
-    """Returns the scales of input `k`, as numbers and expressions over dims."""
+    """Returns the scales of input `k`, as numbers and expressions over dims; raises NeededError if they are known only at run time."""
     item = site.item(k)
     if not isinstance(item, Known):
         raise site.importer.needed(site, k)
@@ -52,7 +52,10 @@ def _scales(site: NodeContext, k: int) -> list[Any]:
 
 @rule("Resize")
 def resize(site: NodeContext) -> Any:
-    """Imports Resize: resizes to sizes or by scales."""
+    """Imports Resize to sizes or by scales.
+
+    Raises UnsupportedError for antialiasing or a region together with a keep_aspect_ratio_policy.
+    """
     rank = site.rank(0)
     if site.version < 11:
         mode = site.text("mode", "nearest", "nearest", "linear")
@@ -99,7 +102,7 @@ def _needs_matrix(site: NodeContext, named: dict[str, Any]) -> bool:
 
 
 def _scaled(n: Any, scale: Any) -> Any:
-    """The size floor(n * scale), computed in f32 like onnxruntime; the standard does not specify the precision."""
+    """Returns the size floor(n * scale), computed in f32 like onnxruntime; the standard does not specify the precision."""
     if isinstance(n, int) and not isinstance(scale, Expr):
         return int(np.float32(n) * np.float32(scale))
     if not isinstance(scale, Expr) and fraction_of(scale).denominator <= SHORT:
@@ -110,7 +113,7 @@ def _scaled(n: Any, scale: Any) -> Any:
 
 
 def _fraction(scale: Any) -> tuple[Any, Any] | None:
-    """A scale as a fraction (numerator, denominator) of integers and dims; None if it is not rational arithmetic on these."""
+    """Returns a scale as a fraction (numerator, denominator) of integers and dims; None if it is not rational arithmetic on these."""
     if not isinstance(scale, Expr):
         exact = fraction_of(scale)
         return exact.numerator, exact.denominator
@@ -153,7 +156,10 @@ def _by_matrix(site: NodeContext, at: list[int], sizes: list[Any], scales: list[
 
 
 def _regions(site: NodeContext, at: list[int]) -> list[Any]:
-    """The start and end of the region of interest along each axis: numbers, or run-time values."""
+    """Returns the start and end of the region of interest along each axis: numbers, or run-time values.
+
+    Raises ModelFileError if input 1 does not have two numbers for each axis.
+    """
     if _given(site, 1):
         site.settle(1, 2 * len(at))
     site.require(_given(site, 1) and site.shape(1) == (2 * len(at),), f"a region of {2 * len(at)} numbers is expected")
@@ -172,7 +178,7 @@ def _given(site: NodeContext, k: int) -> bool:
 
 
 def _sizes(site: NodeContext, at: list[int]) -> tuple[list[Any], list[Any] | None]:
-    """The sizes of all dims, and their common ratio if a keep_aspect_ratio_policy applies, else None."""
+    """Returns the sizes of all dims, and their common ratio if a keep_aspect_ratio_policy applies, else None."""
     sizes: list[Any] = list(site.tensor(0).shape)
     wanted = site.dims(3)
     site.require(len(wanted) == len(at), f"{len(wanted)} sizes for {len(at)} axes")

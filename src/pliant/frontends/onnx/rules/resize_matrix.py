@@ -66,7 +66,7 @@ def _scale(axis: Axis, n: Any) -> Any:
 
 
 def _places(axis: Axis, n: Any, kind: str) -> Any:
-    """The position of each result in the operand, f64[size], by the coordinate transformation `kind`."""
+    """Returns the position of each result in the operand, f64[size], by the coordinate transformation `kind`."""
     i, scale, last = ops.cast(ops.arange(axis.size), f64), _scale(axis, n), ops.sub(extent(n, f64), 1.0)
     width = ops.mul(scale, extent(n, f64)) if axis.scale is not None else extent(axis.size, f64)
     middle = ops.sub(ops.div(ops.add(i, 0.5), scale), 0.5)
@@ -106,7 +106,10 @@ def _product(x: Any, axis: Axis, places: Any, n: Any, how: Weights, wide: Any) -
 
 
 def _matrix(axis: Axis, places: Any, n: Any, how: Weights) -> Any:
-    """The weights [n, size] of pixels; weights of pixels outside the image go to the border pixel, or are excluded and renormalized."""
+    """Returns the weights [n, size] of pixels.
+
+    Weights of pixels outside the image go to the border pixel, or with `exclude_outside` are left out and the others renormalized.
+    """
     before = _reach(axis, n, how)
     pixel = ops.unsqueeze(ops.cast(ops.sub(ops.arange(plain(n + 2 * before)), before), f64), 1)
     distance = ops.abs(ops.sub(pixel, ops.unsqueeze(places, 0)))

@@ -52,7 +52,7 @@ class Image:
         return ops.cast(ops.minimum(ops.maximum(i, 0.0), last), i64), inside
 
     def pixels(self, indices: Sequence[Any], insides: Sequence[Any]) -> Any:
-        """The pixels at indices (n, points), one for each spatial dim: (n, c, points)."""
+        """Returns the pixels at indices (n, points), one for each spatial dim: (n, c, points); 0 where `insides` is false."""
         flat = indices[0]
         for n, i in zip(self.spatial[1:], indices[1:], strict=True):
             flat = ops.add(ops.mul(flat, n), i)
@@ -84,12 +84,12 @@ def sample(image: Image, places: Sequence[Any], mode: str) -> Any:
 
 
 def _linear(t: Any) -> tuple[Any, Any]:
-    """The linear weights of two neighboring pixels; the position is at distance `t` after the first."""
+    """Returns the linear weights of two neighboring pixels; the position is at distance `t` after the first."""
     return ops.sub(1.0, t), t
 
 
 def _cubic(t: Any) -> tuple[Any, ...]:
-    """The cubic weights of four neighboring pixels; the position is at distance `t` after the second."""
+    """Returns the cubic weights of four neighboring pixels; the position is at distance `t` after the second."""
     a = _CUBIC
 
     def far(d: Any) -> Any:
@@ -108,7 +108,10 @@ def computed(*dtypes: Any) -> Any:
 
 @rule("GridSample")
 def grid_sample(site: NodeContext) -> Any:
-    """Samples the image at a grid of positions in -1..1; component 0 is the position along the last dim of the image."""
+    """Imports GridSample: samples the image at a grid of positions in -1..1.
+
+    Component 0 is the position along the last dim of the image.
+    """
     mode = site.text("mode", "linear", "linear", "nearest", "cubic", "bilinear", "bicubic").removeprefix("bi")
     outside = site.text("padding_mode", "zeros", "zeros", "border", "reflection")
     align = bool(site.integer("align_corners", 0))
@@ -128,7 +131,10 @@ def grid_sample(site: NodeContext) -> Any:
 
 
 def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
-    """Converts a grid coordinate to a position in pixels, with clamping or reflection for these padding modes."""
+    """Converts a grid coordinate to a position in pixels, with clamping or reflection for these padding modes.
+
+    With `align`, -1 and 1 are the centers of the border pixels, else their outer edges.
+    """
     size, less = extent(image.spatial[k], at.tensor.dtype), image.last(k, at.tensor.dtype)
     x = ops.mul(ops.div(ops.add(at, 1.0), 2.0), less) if align else ops.div(ops.sub(ops.mul(ops.add(at, 1.0), size), 1.0), 2.0)
     x = ops.round(x) if mode == "nearest" else x
@@ -141,7 +147,10 @@ def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
 
 @rule("DeformConv")
 def deform_conv(site: NodeContext) -> Any:
-    """Deformable convolution: filter taps are shifted by offsets and weighted by a mask; sampled, then one matmul (im2col)."""
+    """Imports DeformConv: filter taps are shifted by offsets and weighted by a mask; sampled, then one matmul (im2col).
+
+    Raises NeededError unless the kernel's extents are known.
+    """
     x, w, rank, of = site.x(0), site.x(1), site.rank(0) - 2, site.dtype(0)
     if site.ints("kernel_shape", None):
         site.settle(1, *(site.ints("kernel_shape", None) or []))
@@ -172,7 +181,7 @@ def deform_conv(site: NodeContext) -> Any:
 
 
 def _taps(kernel: list[Any], out: Sequence[Any], axis: int, stride: int, dilation: int, pad: Any, of: Any) -> Any:
-    """The position of each filter tap for each output point, along one dim: [taps, points]."""
+    """Returns the position of each filter tap for each output point, along one dim: [taps, points]."""
     rank = len(kernel)
     tap = ops.reshape(ops.mul(ops.arange(kernel[axis]), dilation), [kernel[axis] if k == axis else 1 for k in range(2 * rank)])
     at = ops.reshape(ops.mul(ops.arange(out[axis]), stride), [out[axis] if k - rank == axis else 1 for k in range(2 * rank)])

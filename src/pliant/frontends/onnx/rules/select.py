@@ -36,9 +36,10 @@ def unique(site: NodeContext) -> Any:
 
 
 def _unique_along(site: NodeContext, axis: int, ordered: bool) -> Any:
-    """The unique slices along an axis, found by comparing all pairs.
+    """Returns the unique slices along an axis, their first indices, the number of each slice, and the counts, by comparing all pairs.
 
-    Slice j comes before slice i if it is smaller at the first element at which they differ.
+    Slice j comes before slice i if it is smaller at the first element at which they differ. They are sorted if `ordered`, else in order of
+    first occurrence.
     """
     rank, n = site.rank(0), site.tensor(0).shape[axis]
     rows = ops.reshape(ops.permute(site.x(0), [axis, *(k for k in range(rank) if k != axis)]), (n, -1))
@@ -70,7 +71,7 @@ def topk(site: NodeContext) -> Any:
 
 @rule("NonMaxSuppression")
 def non_max_suppression(site: NodeContext) -> Any:
-    """Imports NonMaxSuppression: the boxes that it selects."""
+    """Imports NonMaxSuppression: the boxes that it selects, as rows (batch, class, box); none without a maximal number."""
     most: Any = 0
     if site.has(2):
         most = int(site.number(2)) if isinstance(site.item(2), Known) else ops.reshape(site.x(2), ())

@@ -13,7 +13,7 @@ from ..registry import rule
 
 
 def sequence(site: NodeContext, k: int) -> Sequence:
-    """Returns input `k`, which must be a sequence; raises if it is none."""
+    """Returns input `k`, which must be a sequence; raises ModelFileError if it is none."""
     item = site.item(k)
     item = item.item if isinstance(item, Maybe) else item
     if not isinstance(item, Sequence):
@@ -22,7 +22,7 @@ def sequence(site: NodeContext, k: int) -> Sequence:
 
 
 def _place(site: NodeContext, k: int, length: int, extra: int = 0) -> int:
-    """Input `k` as an index into a sequence, normalized; raises if it is out of range."""
+    """Returns input `k` as an index into a sequence, counted from the start; raises ModelFileError if it is out of range."""
     at = int(site.number(k))
     if not -length <= at < length + extra:
         raise site.wrong(f"place {at} of a sequence of {length}")
@@ -37,7 +37,7 @@ def construct(site: NodeContext) -> Any:
 
 @rule("SequenceEmpty")
 def empty(site: NodeContext) -> Any:
-    """Imports SequenceEmpty."""
+    """Imports SequenceEmpty: a sequence without tensors."""
     return Sequence(())
 
 
@@ -73,7 +73,7 @@ def erase(site: NodeContext) -> Any:
 
 @rule("SplitToSequence")
 def split_to_sequence(site: NodeContext) -> Any:
-    """Splits a tensor along an axis into a sequence; raises if the dim is not constant."""
+    """Imports SplitToSequence: splits a tensor along an axis into a sequence; raises NeededError if the dim is not constant."""
     axis = site.axis("axis", site.rank(0), 0)
     n, x = site.shape(0)[axis], site.x(0)
     if not isinstance(n, int):
@@ -121,7 +121,7 @@ def optional(site: NodeContext) -> Any:
 
 @rule("OptionalHasElement")
 def has_element(site: NodeContext) -> Any:
-    """True if an optional has a value."""
+    """Imports OptionalHasElement: a known bool, true if an optional has a value."""
     item: Item | None = site.items[0] if site.items else None
     filled = item is not None and not (isinstance(item, Maybe) and item.item is None)
     return Known(np.asarray(filled), numbers(np.asarray(True)).dtype)
@@ -129,7 +129,7 @@ def has_element(site: NodeContext) -> Any:
 
 @rule("OptionalGetElement")
 def get_element(site: NodeContext) -> Any:
-    """Imports OptionalGetElement: the value of an optional; raises if it is empty."""
+    """Imports OptionalGetElement: the value of an optional; raises ModelFileError if it is empty."""
     item = site.item(0)
     if isinstance(item, Maybe):
         site.require(item.item is not None, "the optional is empty")

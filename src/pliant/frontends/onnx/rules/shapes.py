@@ -61,7 +61,10 @@ def _wanted(site: NodeContext, total: Any) -> list[Any]:
 
 
 def _at_run_time(site: NodeContext, total: Any) -> list[Any]:
-    """Returns new dims for a shape that is known only at run time; each is at most the number of elements."""
+    """Returns new dims for a shape that is known only at run time; each is at most the number of elements.
+
+    Raises NeededError if the length of the shape is not known.
+    """
     from ....dtype import i64
 
     length = site.shape(1)
@@ -102,7 +105,7 @@ def concat(site: NodeContext) -> Any:
 
 @rule("Flatten")
 def flatten(site: NodeContext) -> Any:
-    """Reshapes to a matrix: the dims before an axis are rows, those from it on are columns."""
+    """Imports Flatten: a matrix in which the dims before an axis are rows, those from it on are columns."""
     rank, axis = site.rank(0), site.integer("axis", 1)
     site.require(-rank <= axis <= rank, f"axis {axis} of a tensor with {rank} dims")
     dims, at = site.tensor(0).shape, axis + rank if axis < 0 else axis
@@ -122,7 +125,7 @@ def axes_of(site: NodeContext, k: int = 1) -> list[int] | None:
 
 @rule("Squeeze")
 def squeeze(site: NodeContext) -> Any:
-    """Removes dims of extent 1: the given ones, or all. A symbolic dim is checked at run time."""
+    """Imports Squeeze: removes dims of extent 1: the given ones, or all. A symbolic dim is checked at run time."""
     axes, rank, dims = axes_of(site), site.rank(0), site.tensor(0).shape
     wanted = _ones(site) if axes is None else {site.normal(a, rank) for a in axes}
     for a in wanted:
@@ -165,7 +168,7 @@ def unsqueeze(site: NodeContext) -> Any:
 
 @rule("Expand")
 def expand(site: NodeContext) -> Any:
-    """Broadcasts with a shape, in both directions: a 1 in the shape keeps the dim of the operand."""
+    """Imports Expand: broadcasts with a shape, in both directions: a 1 in the shape keeps the dim of the operand."""
     wanted = site.dims(1)
     old = site.tensor(0).shape
     rank = max(len(wanted), len(old))

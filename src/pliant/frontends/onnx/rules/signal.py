@@ -35,7 +35,11 @@ def dft(site: NodeContext) -> Any:
 
 
 def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, points: Any, inverse: bool, onesided: bool) -> Any:
-    """Emits the DFT of `points` points along an axis, which is truncated or zero-padded to that length."""
+    """Emits the DFT of `points` points along an axis, which is truncated or zero-padded to that length.
+
+    Raises NeededError unless the last dim is known; ModelFileError if it is not 1 (real) or 2 (complex). `onesided` keeps the first half of
+    the result, or of the operand of an inverse.
+    """
     rank, of = len(shape), x.tensor.dtype
     if not isinstance(shape[-1], int):
         raise site.needed_dim("the last dim, 1 (real) or 2 (complex), must be known")
@@ -55,7 +59,10 @@ def transform(site: NodeContext, x: Any, shape: tuple[Any, ...], axis: int, poin
 
 
 def _matrices(rows: Any, columns: Any, points: Any, inverse: bool, onesided: bool, of: Any) -> tuple[Any, Any]:
-    """The matrices of cosines and sines, [rows, columns]; they include the 1/n of an inverse and the weight 2 of mirrored bins."""
+    """Returns the matrices of cosines and sines, [rows, columns]; they include the 1/n of an inverse.
+
+    A one-sided inverse also has the weight 2 of mirrored bins.
+    """
     k, t = ops.unsqueeze(ops.arange(rows), 1), ops.unsqueeze(ops.arange(columns), 0)
     turn = ops.div(ops.cast(ops.remainder(ops.mul(k, t), extent(points, i64)), f64), extent(points, f64))
     angle = ops.mul(turn, 2 * math.pi)
@@ -72,7 +79,10 @@ def _matrices(rows: Any, columns: Any, points: Any, inverse: bool, onesided: boo
 
 
 def _products(parts: list[Any], cos: Any, sin: Any, inverse: bool, onesided: bool) -> list[Any]:
-    """The real and imaginary parts of sum(x * exp(-i angle)), or exp(i angle) if inverse; only the real part if inverse and one-sided."""
+    """Returns the real and imaginary parts of sum(x * exp(-i angle)), or exp(i angle) if inverse.
+
+    Only the real part if inverse and one-sided.
+    """
     real_cos, real_sin = ops.matmul(parts[0], cos), ops.matmul(parts[0], sin)
     if len(parts) == 1:
         return [real_cos] if inverse and onesided else [real_cos, real_sin if inverse else ops.neg(real_sin)]

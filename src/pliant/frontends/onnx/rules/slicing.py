@@ -20,7 +20,10 @@ FAR = 1 << 31  # a bound of this size or beyond means the end: no dim is larger,
 
 
 def slice_bounds(site: NodeContext, rank: int) -> Iterator[tuple[int, Any, Any, Any]]:
-    """The axis, start, stop and step of each sliced axis; starts and stops are integers, expressions or run-time values."""
+    """Yields the axis, start, stop and step of each sliced axis; starts and stops are integers, expressions or run-time values.
+
+    Raises ModelFileError if their numbers differ, an axis occurs twice or a step is 0.
+    """
     if site.version < 10:
         starts, stops, axes = site.ints("starts", []), site.ints("ends", []), site.ints("axes", None)
         steps: list[int] = [1] * len(starts)
@@ -36,7 +39,10 @@ def slice_bounds(site: NodeContext, rank: int) -> Iterator[tuple[int, Any, Any, 
 
 
 def _bounds(site: NodeContext, k: int) -> list[Any]:
-    """The bounds of input `k`: integers and expressions if it is known, otherwise run-time values."""
+    """Returns the bounds of input `k`: integers and expressions if it is known, otherwise run-time values.
+
+    Raises NeededError if their number is not known.
+    """
     if isinstance(site.item(k), Known):
         return site.dims(k)
     shape = site.shape(k)
@@ -75,7 +81,7 @@ def _far(bound: Any) -> Any:
 
 
 def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
-    """A bound as a nonnegative index, clamped to low..high; emits selects only where the sign or range is not proven."""
+    """Returns a bound as a nonnegative index, clamped to low..high; emits selects only where the sign or range is not proven."""
     if isinstance(bound, int) and bound >= FAR:
         return high
     if isinstance(bound, int) and bound <= -FAR:
@@ -91,7 +97,10 @@ def _cut(bound: Any, n: Expr, low: Expr, high: Expr) -> Expr:
 
 @rule("Split")
 def split(site: NodeContext) -> Any:
-    """Imports Split: splits along an axis into given sizes, or into equal parts."""
+    """Imports Split: splits along an axis into given sizes, or into parts of ceil(n / count) elements, the last possibly smaller.
+
+    A symbolic extent is split evenly, unless the model gives `num_outputs`.
+    """
     axis, count = site.axis("axis", site.rank(0), 0), len(site.node.output)
     sizes: list[Any] | None = site.dims(1) if site.has(1) else site.ints("split", None)
     n = site.shape(0)[axis]
@@ -111,7 +120,7 @@ def split(site: NodeContext) -> Any:
 
 @rule("Pad")
 def pad(site: NodeContext) -> Any:
-    """Pads with a constant, or by the modes reflect, edge and wrap; negative amounts crop."""
+    """Imports Pad: pads with a constant, or by the modes reflect, edge and wrap; negative amounts crop."""
     rank = site.rank(0)
     pads: Any
     if site.version < 11:

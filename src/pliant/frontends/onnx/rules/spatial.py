@@ -12,7 +12,7 @@ from ..registry import rule
 def windows(
     site: NodeContext, kernel: list[Any], rank: int, spatial: tuple[Any, ...]
 ) -> tuple[list[int], list[int], list[tuple[Any, Any]]]:
-    """The strides, dilations and paddings (before, after) of a window, one per spatial dim."""
+    """Returns the strides, dilations and paddings (before, after) of a window, one per spatial dim, also for `auto_pad`."""
     strides = _each(site, "strides", rank)
     dilations = _each(site, "dilations", rank)
     auto = site.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "")
@@ -50,7 +50,7 @@ def _same(n: Any, kernel: Any, stride: int, dilation: int, auto: str) -> tuple[A
 
 
 def _weights(site: NodeContext, k: int) -> tuple[list[int], int]:
-    """The spatial extents of a convolution kernel, and the number of spatial dims."""
+    """Returns the spatial extents of a convolution kernel, and the number of spatial dims; raises ModelFileError if they do not fit."""
     rank = site.rank(0) - 2
     site.require(rank >= 1 and site.rank(k) == rank + 2, f"the kernel has {site.rank(k)} dims, the operand {site.rank(0)}")
     declared = site.ints("kernel_shape", None)
@@ -77,7 +77,10 @@ def conv(site: NodeContext) -> Any:
 
 @rule("ConvTranspose")
 def conv_transpose(site: NodeContext) -> Any:
-    """Imports ConvTranspose, the transposed convolution; `output_shape` determines the paddings if it is given."""
+    """Imports ConvTranspose, the transposed convolution; `output_shape` determines the paddings if it is given.
+
+    Raises NeededError if a padding then depends on a symbolic dim.
+    """
     kernel, rank = _weights(site, 1)
     spatial = site.shape(0)[2:]
     strides, dilations = _each(site, "strides", rank), _each(site, "dilations", rank)
@@ -124,7 +127,10 @@ def pool(site: NodeContext) -> Any:
 
 
 def pool_of(site: NodeContext) -> tuple[list[int], dict[str, Any]]:
-    """The kernel extents of a pool, and its stride, padding, dilation and ceil_mode."""
+    """Returns the kernel extents of a pool, and its stride, padding, dilation and ceil_mode.
+
+    Raises ModelFileError for a wrong `kernel_shape`.
+    """
     kernel = site.ints("kernel_shape", None)
     rank = site.rank(0) - 2
     site.require(kernel is not None and len(kernel) == rank and min(kernel) > 0, f'attribute "kernel_shape" is {kernel}')

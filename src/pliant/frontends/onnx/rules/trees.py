@@ -89,7 +89,7 @@ def _gathered(site: NodeContext, at: Any, nodes: int) -> Any:
 
 
 def _transformed(site: NodeContext, y: Any) -> Any:
-    """Returns `y` after the attribute `post_transform`: none, softmax or logistic."""
+    """Returns `y` after the attribute `post_transform`: none, softmax or logistic; raises UnsupportedError for others."""
     kind = site.integer("post_transform", 0)
     if kind not in (0, 1, 2):
         raise site.unsupported(f"post_transform {kind} is not supported", help="supported: 0 (none), 1 (softmax), 2 (logistic)")
@@ -97,7 +97,10 @@ def _transformed(site: NodeContext, y: Any) -> Any:
 
 
 def _trees(site: NodeContext) -> Trees:
-    """Builds the table from the attributes; raises if an index is out of range or a walk does not end."""
+    """Returns the tables of a tree ensemble from the attributes.
+
+    Raises ModelFileError if an index is out of range or a walk does not end.
+    """
     split, modes, weights = (site.array(n) for n in ("nodes_splits", "nodes_modes", "leaf_weights"))
     site.array("nodes_hitrates")
     assert split is not None and modes is not None and weights is not None
@@ -130,7 +133,10 @@ def _trees(site: NodeContext) -> Trees:
 
 
 def _members(site: NodeContext, modes: Array, leaves: int, dtype: Any) -> Array:
-    """Returns a NaN-padded table with a row per node and leaf, filled for membership nodes; refuses a wrong number of sets."""
+    """Returns a NaN-padded table with a row per node and leaf, filled for membership nodes.
+
+    Raises ModelFileError for a wrong number of sets. One NaN, if there are no such nodes.
+    """
     listed = site.array("membership_values")
     at = np.nonzero(modes == MEMBER)[0]
     if not len(at):
@@ -146,7 +152,7 @@ def _members(site: NodeContext, modes: Array, leaves: int, dtype: Any) -> Array:
 
 
 def _depth(site: NodeContext, ways: list[Array], roots: Array, count: int) -> int:
-    """The number of steps after which every walk from a root has reached a leaf; raises if a walk does not end."""
+    """Returns the number of steps after which every walk from a root has reached a leaf; raises ModelFileError if a walk does not end."""
     at, steps = set(roots.tolist()), 0
     while at:
         steps += 1

@@ -29,14 +29,17 @@ def build(template: str, site: Site) -> Stmt:
 
 
 def promoted(template: str, site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """Returns the site with symbols for the sizes that the template does not depend on, and their values."""
+    """Returns the site with symbols for the sizes that the template does not depend on, and their values.
+
+    The site itself if it needs all.
+    """
     module, function = template.split(".")
     change = getattr(import_module(f".{module}", __name__), f"{function}_dims", None)
     return change(site) if change is not None else (site, {})
 
 
 def moved(template: str, site: Site) -> tuple[Buffer, ...]:
-    """Returns the operands of a template whose memory order is free."""
+    """Returns the operands of a template whose memory order is free; none if the template does not say."""
     module, function = template.split(".")
     tell = getattr(import_module(f".{module}", __name__), f"{function}_moved", None)
     return tell(site) if tell is not None else ()

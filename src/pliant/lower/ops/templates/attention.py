@@ -44,7 +44,10 @@ COLUMNS = 32  # of a register tile: 12 of 32 AVX-512 registers are as many as it
 
 
 def flash(site: Site) -> Inline:
-    """Builds `scaled_dot_product_attention` for a constant head_dim."""
+    """Builds `scaled_dot_product_attention` for a constant head_dim.
+
+    It transposes the keys into tiles, then runs tiles of queries in parallel.
+    """
     k = site.buffer(1)
     (HEADS, N, _), (KV_HEADS, M, D) = _sizes(site.buffer(0)), _sizes(k)
     FLOAT = _float(site)
@@ -72,7 +75,10 @@ def flash(site: Site) -> Inline:
 
 
 def flash_moved(site: Site) -> tuple[Buffer, ...]:
-    """Queries and keys are copied once and results are written once, so their memory order is free; values are read again by each tile."""
+    """Returns the operands whose memory order is free: queries and keys, which are copied once, and the result, which is written once.
+
+    Values are read again by each tile.
+    """
     return site.buffer(0), site.buffer(1), site.outs[0]
 
 
@@ -140,7 +146,7 @@ def _scores(site: Site, R: int) -> Any:
 
     @compile_time
     def masked(score: Expr, h: Expr, row: Expr, key: Expr) -> Expr:
-        """A score with the mask operand applied."""
+        """A score with the mask operand applied: added, or -inf where a boolean mask is False."""
         q = site.buffer(0)
         shape = site.args[3].shape if isinstance(site.args[3], Buffer) else ()
         at = (*_unflattened(h, q.shape[:-2]), row, key)
@@ -182,7 +188,7 @@ def _scores(site: Site, R: int) -> Any:
 
 
 def _mixed(site: Site, R: int) -> Any:
-    """Returns the code that adds p @ values of a tile to the accumulators of a part."""
+    """Returns the code that adds p @ values of a tile, of which `left` keys are seen by some row, to the accumulators of a part."""
     v = site.buffer(2)
     (_, M, E), FLOAT, CAUSAL = _sizes(v), _float(site), site.attrs.is_causal
     W = next(w for w in (COLUMNS, 16, 8) if E % w == 0)
@@ -202,7 +208,7 @@ def _mixed(site: Site, R: int) -> Any:
 
 @inline
 def _write_row(out: Any, acc: Any, total: Any, E: int, zeros: Any, h: Any, first: Any, r: Any) -> None:
-    """Writes the results of a row of a tile."""
+    """Writes the results of row `r` of a tile, divided by the row's sum, rounded to the dtype of `out`."""
 
     def put(x: Any, result: Any) -> None:
         out[*_place(out, h, first + r, x)] = _narrow(out, result)
@@ -241,7 +247,7 @@ def _unflattened(flat: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def _group(q: Buffer, k: Buffer) -> Expr:
-    """Returns the number of query heads of a KV head (grouped-query attention)."""
+    """Returns the number of query heads of a KV head (grouped-query attention); 1 for operands without heads."""
     return q.shape[-3] // k.shape[-3] if q.ndim > 2 else ONE
 
 

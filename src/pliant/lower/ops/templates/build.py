@@ -48,7 +48,7 @@ class Site:
         return arg
 
     def read(self, k: int, *indices: Expr) -> Expr:
-        """Returns an element of argument `k`."""
+        """Returns an element of argument `k`; the argument itself if it is a scalar or literal."""
         arg = self.args[k]
         return arg.load(*indices) if isinstance(arg, Buffer) else arg
 

@@ -27,7 +27,10 @@ TAILS = (2, 1)  # the tiles of the remaining rows: the bits of their number
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """Makes the row length and the numbers of packs and rows symbols: the code does not depend on them, so layers share one kernel."""
+    """Returns the site with symbols for the row length and the numbers of packs and rows, and their values.
+
+    The code does not depend on them, so layers share one kernel.
+    """
     x, weights, y = site.buffer(0), site.buffer(1), site.outs[0]
     length, packs, end = Dim("length", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {length: x.shape[1], packs: weights.shape[0], end: y.shape[1]}
@@ -37,7 +40,7 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
 
 
 def matmul(site: Site) -> Any:
-    """Builds the body of `half_matmul`."""
+    """Builds the body of `half_matmul`: f32 activations times 16-bit weights that are widened to f32 in registers."""
     (x, weights), y = site.args, site.outs[0]
     (count, end), length, packs = y.shape, x.shape[1], weights.shape[0]
     widened = compile_time(lambda bits: wide(bits, site.attrs.format))

@@ -16,7 +16,7 @@ from ....sym.spec import bool_, i64
 
 @inline
 def best_by_heap(element, n, count, X, is_before, put):
-    """Puts the best `count` of the `n` elements of a row, best first, with their places in the row."""
+    """Calls `put(place in the result, value, place in the row)` for the best `count` of the `n` elements of a row; place 0 is the best."""
     best = alloc((count,), X)
     where = alloc((count,), i64)
     for i in range(min(count, n)):
@@ -74,5 +74,5 @@ def sink(best, where, count, top, key, place, size, is_before):
 
 @inline
 def is_worse(key, place, than_key, than_place, is_before):
-    """True if an element comes after another one in the result."""
+    """True if an element comes after another one in the result; of equal ones, if its place is later."""
     return is_before(than_key, key) or (not is_before(key, than_key) and than_place < place)

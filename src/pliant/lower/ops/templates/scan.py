@@ -22,7 +22,7 @@ TOGETHER = 4  # interleaved rows: about as many as a floating-point add takes cy
 
 
 def running(site: Site) -> Any:
-    """Builds `cumsum` and `cumprod`."""
+    """Builds `cumsum` and `cumprod`, `exclusive` and `reverse` as the attributes say; totals have the accumulator's dtype."""
     x, y, SUM, EXCLUSIVE, REVERSE = site.args[0], site.outs[0], site.name == "cumsum", site.attrs.exclusive, site.attrs.reverse
     X: Any = x.dtype
     WIDE: Any = accumulator(X)

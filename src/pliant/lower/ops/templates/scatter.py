@@ -26,7 +26,7 @@ Map = Callable[[Indices], Sequence[Expr]]  # iterators of an update -> its indic
 
 
 def elements(site: Site) -> Any:
-    """Builds `scatter`: each update has an index along one axis."""
+    """Builds `scatter`: each update has an index along one axis; updates that meet in one element are applied in order."""
     axis, index, updates = site.attrs.axis, site.args[1], site.args[2]
     kinds = "".join("O" if i == axis else "S" for i in range(index.ndim))
     return _scatter(
@@ -42,7 +42,7 @@ def elements(site: Site) -> Any:
 
 
 def tuples(site: Site) -> Any:
-    """Builds `scatter_nd`: the last dim of the indices holds index tuples."""
+    """Builds `scatter_nd`: the last dim of the indices holds index tuples; updates that meet are applied in order."""
     index, updates, out = site.args[1], site.args[2], site.outs[0]
     *points, length = index.shape
     rest, rank = out.shape[length.value :], len(points)
@@ -58,7 +58,7 @@ def tuples(site: Site) -> Any:
 
 
 def broadcast_tuples(site: Site) -> Any:
-    """Builds `index_put`: each leading dim has a tensor of indices; indices and values broadcast."""
+    """Builds `index_put`: each leading dim has a tensor of indices; indices and values broadcast; `accumulate` adds instead of stores."""
     values, indices, out = site.args[1], site.args[2:], site.outs[0]
     points = Deduction("index_put").broadcast(*(b.shape for b in indices if isinstance(b, Buffer)))
     rest, rank = out.shape[len(indices) :], len(points)
@@ -89,7 +89,11 @@ def _scatter(
     reduction: str,
     first: int = 0,
 ) -> Any:
-    """Returns the loop program of a scatter: an update over `extents` takes `value` to `place`, by indices of the dims from `first` on."""
+    """Returns the loop program of a scatter: an update over `extents` takes `value` to `place`, by indices of the dims from `first` on.
+
+    It copies the data first, unless it is updated in place; indices are checked, and negative ones count from the end. An update replaces
+    the element, or is combined with it by `reduction` (add, mul, min, max). `kinds` are the kinds of the block's iterators.
+    """
     data, out = site.args[0], site.outs[0]
     NAME, IN_PLACE, COPIED = site.name, data is out, "S" * out.ndim
     NONE, ADD, MUL, MIN = (reduction == name for name in ("none", "add", "mul", "min"))

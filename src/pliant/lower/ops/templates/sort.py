@@ -27,7 +27,7 @@ SMALL = 64  # up to this k, topk keeps a sorted list on the stack instead of a h
 
 @functools.cache
 def order_of(dtype: DType, descending: bool) -> Any:
-    """Returns the comparison "a comes before b" of a sort; NaN is the largest value."""
+    """Returns the comparison "a comes before b" of an ascending or `descending` sort; NaN is the largest value."""
     IS_BOOL, IS_FLOAT = dtype is bool_, dtype.is_float
 
     @inline
@@ -49,7 +49,10 @@ def is_plain(extent: Expr) -> Const:
 
 @inline
 def merge_sort(keys, places, next_keys, next_places, n, is_before):
-    """Sorts the first `n` keys with their places, by merging into the other two buffers; `n` must be provably at most the size of all."""
+    """Sorts the first `n` keys with their places, stably, by merging into the other two buffers.
+
+    `n` must be provably at most the size of all.
+    """
     width = alloc((1,), i64, scope="stack")  # runs of this length are sorted
     width[0] = 1
     start = alloc((1,), i64, scope="stack")
@@ -79,7 +82,10 @@ def merge_sort(keys, places, next_keys, next_places, n, is_before):
 
 @inline
 def merge_next(keys, places, next_keys, next_places, left, right, t, middle, end, n, is_before):
-    """Moves the smaller of the heads of two runs to `t`, the left one where they are equal."""
+    """Moves the head of one of two runs to `t`: the one that comes first in the order, the left one where they are equal.
+
+    If one run is used up, it moves the head of the other.
+    """
     a = left[0]
     b = right[0]
     (has_a := 0 <= a < middle and a < n)
@@ -164,7 +170,10 @@ def topk(site: Site) -> Any:
 
 @inline
 def best_by_insertion(element, n, count, X, is_before, put):
-    """The best `count` of `n` elements, in order: each element better than the last one of a sorted list is inserted."""
+    """Calls `put(place in the result, value, place in the row)` for the best `count` of `n` elements, best first.
+
+    Each element that is better than the last one of a sorted list is inserted into the list.
+    """
     best = alloc((count,), X, scope="stack")
     where = alloc((count,), i64, scope="stack")
     have = alloc((1,), i64, scope="stack")
@@ -195,7 +204,7 @@ def best_by_insertion(element, n, count, X, is_before, put):
 
 
 def search(site: Site) -> Any:
-    """Builds `searchsorted`: binary search for each value."""
+    """Builds `searchsorted`: binary search for the place of each value, before equal elements, or after them with `right`."""
     order, values, out = site.args[0], site.args[1], site.outs[0]
     n, less, RIGHT = order.shape[-1], order_of(order.dtype, descending=False), site.attrs.right
     BATCHED, NUMBER = order.ndim > 1, not isinstance(values, Buffer)

@@ -15,7 +15,10 @@ from .sort import merge_sort, order_of
 
 
 def _overlap_test(boxes: Any, overlap: Any, CENTER: bool) -> Any:
-    """Returns the inline function that compares two boxes of an image: True if their intersection over union is above the threshold."""
+    """Returns the inline function that compares two boxes of an image: True if their intersection over union is above the threshold.
+
+    With `CENTER`, a box is its center and size, else two corners.
+    """
 
     @inline
     def corners(b, which):
@@ -49,7 +52,7 @@ def _overlap_test(boxes: Any, overlap: Any, CENTER: bool) -> Any:
 
 
 def suppress(site: Site) -> Any:
-    """Builds `non_max_suppression` as ONNX defines it."""
+    """Builds `non_max_suppression` as ONNX defines it: keeps the best boxes of each class in parallel, then lists them in order."""
     boxes, scores, limit, overlap, least = site.args
     out, total, most, CENTER = site.outs[0], site.counts[0], site.attrs.most, site.attrs.center_point_box
     (batch, classes, n), capacity, descending = scores.shape, out.shape[0], order_of(f32, descending=True)
