@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
@@ -26,6 +26,8 @@ TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+EXPERTS = ("qwen3moe", "gpt-oss")  # architectures with experts
+ATTN_FACTOR = 1.19  # of phi3 with factors
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -44,6 +46,17 @@ class Shape:
     eps: float = 1e-5
     window: int = 0  # of gemma and phi3
     stretch: float = 1.0  # of gemma3's slower rotation
+    rotated: int = 0  # elements of a head that are rotated; 0: all
+    yarn: float = 0.0  # by how much yarn extends the context
+    trained: int = 64  # the context before it was extended
+    experts: int = 0
+    used: int = 0  # experts of a token
+    factors: bool = False  # a factor for each frequency: those of Llama 3, or short ones of phi3
+
+    @property
+    def turning(self) -> int:
+        """The number of elements of a head that are rotated."""
+        return self.rotated or self.size
 
 
 @dataclass
@@ -62,6 +75,19 @@ class Weights:
         )
         self.tensors.append(Tensor(name, shape, format.number, data.tobytes()))
         self.values[name] = dequantize(format, data.reshape(-1, format.size)).reshape(shape).astype(np.float64)
+
+    def put(self, name: str, values: NDArray[Any]) -> None:
+        """A tensor of these values, in f32."""
+        numbers = values.astype(np.float32)
+        self.tensors.append(Tensor(name, values.shape, 0, numbers.tobytes()))
+        self.values[name] = numbers.astype(np.float64)
+
+
+def llama3_factors(base: float, size: int, trained: int) -> NDArray[Any]:
+    """The divisors of the frequencies by the rule of Llama 3, with its constants 8, 1 and 4: long waves are 8 times slower."""
+    wave = 2 * np.pi * base ** (np.arange(0, size, 2) / size)
+    smooth = np.clip((trained / wave - 1.0) / (4.0 - 1.0), 0.0, 1.0)
+    return 1.0 / ((1.0 - smooth) / 8.0 + smooth)
 
 
 def plain(format: Format, shape: tuple[int, ...], spread: float, middle: float, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -87,7 +113,10 @@ def _factors(format: Format, data: NDArray[np.uint8], scale: float, minimum: flo
     found = data.copy()
     for factor, value in ((format.scale, scale), (format.minimum, minimum)):
         if factor is not None:
-            found[:, factor.offset : factor.offset + 2] = np.array([value], np.float16).view(np.uint8)
+            if factor.dtype.name == "u8":  # an exponent: the nearest power of two
+                found[:, factor.offset] = int(np.clip(np.rint(np.log2(value)) + 128, 0, 255)) if value else 0
+            else:
+                found[:, factor.offset : factor.offset + 2] = np.array([value], np.float16).view(np.uint8)
     return found
 
 
@@ -129,14 +158,31 @@ def settings_pairs(architecture: str, s: Shape) -> list[tuple[str, bytes]]:
     real = {"attention.layer_norm_rms_epsilon": s.eps, "rope.freq_base": s.base}
     whole |= {"attention.sliding_window": s.window} if s.window else {}
     real |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0} if architecture == "gemma2" else {}
-    real |= {"rope.scaling.factor": s.stretch} if s.stretch != 1.0 else {}
+    factor = s.yarn or s.stretch
+    real |= {"rope.scaling.factor": factor} if factor != 1.0 else {}
+    real |= {"rope.scaling.attn_factor": ATTN_FACTOR} if s.factors and architecture == "phi3" else {}
+    if architecture in EXPERTS:
+        whole |= {"expert_count": s.experts, "expert_used_count": s.used, "expert_feed_forward_length": s.ffn}
+    whole |= {"rope.dimension_count": s.rotated} if s.rotated else {}
+    whole |= {"rope.scaling.original_context_length": s.trained} if s.yarn or s.factors else {}
     return [
-        *([(f"{architecture}.rope.scaling.type", text("linear"))] if s.stretch != 1.0 else []),
+        *([(f"{architecture}.rope.scaling.type", text("yarn" if s.yarn else "linear"))] if factor != 1.0 else []),
         ("general.architecture", text(architecture)),
         ("general.name", text("tiny")),
         *((f"{architecture}.{k}", number(U32, v)) for k, v in whole.items()),
         *((f"{architecture}.{k}", number(F32, v)) for k, v in real.items()),
     ]
+
+
+def add_experts(w: Weights, architecture: str, p: str, s: Shape, turn: Iterator[str]) -> None:
+    """The tensors of a layer's router and experts."""
+    w.add(f"{p}.ffn_gate_inp.weight", (s.experts, s.width), "F32", 2.0 * s.width**-0.5)
+    for name, rows, columns in (("gate", s.ffn, s.width), ("up", s.ffn, s.width), ("down", s.width, s.ffn)):
+        w.add(f"{p}.ffn_{name}_exps.weight", (s.experts, rows, columns), next(turn), 3.0 * columns**-0.5)
+    if architecture == "gpt-oss":
+        w.add(f"{p}.ffn_gate_inp.bias", (s.experts,), "F32", 0.5)
+        for name, rows in (("gate", s.ffn), ("up", s.ffn), ("down", s.width)):
+            w.add(f"{p}.ffn_{name}_exps.bias", (s.experts, rows), "F32", 1.0)
 
 
 def random_weights(architecture: str, s: Shape, kinds: Sequence[str], seed: int = 0) -> Weights:
@@ -153,13 +199,19 @@ def random_weights(architecture: str, s: Shape, kinds: Sequence[str], seed: int 
             products = {"attn_qkv": (q + 2 * kv, s.width), "attn_output": (s.width, q)}
         for name, (rows, columns) in products.items():
             w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
-        if architecture == "qwen2":
+        if architecture in ("qwen2", "gpt-oss"):
             for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 w.add(f"{p}.{name}.bias", (rows,), "F32", 0.5)
-        if architecture in ("qwen3", "gemma3"):
+        if architecture == "gpt-oss":
+            w.add(f"{p}.attn_output.bias", (s.width,), "F32", 0.5)
+            w.add(f"{p}.attn_sinks.weight", (s.heads,), "F32", 2.0)
+        if architecture in ("qwen3", "qwen3moe", "gemma3"):
             for name in ("attn_q_norm", "attn_k_norm"):
                 w.add(f"{p}.{name}.weight", (s.size,), "F32", 0.2, 1.0)
-        w.add(f"{p}.ffn_norm.weight", (s.width,), "F32", 0.2, 1.0)
+        w.add(f"{p}.{'post_attention_norm' if architecture == 'gpt-oss' else 'ffn_norm'}.weight", (s.width,), "F32", 0.2, 1.0)
+        if architecture in EXPERTS:
+            add_experts(w, architecture, p, s, turn)
+            continue
         if architecture.startswith("gemma"):
             for name in ("post_attention_norm", "post_ffw_norm"):
                 w.add(f"{p}.{name}.weight", (s.width,), "F32", 0.2, 1.0)
@@ -168,8 +220,13 @@ def random_weights(architecture: str, s: Shape, kinds: Sequence[str], seed: int 
             products = {"ffn_up": (2 * s.ffn, s.width), "ffn_down": (s.width, s.ffn)}
         for name, (rows, columns) in products.items():
             w.add(f"{p}.{name}.weight", (rows, columns), next(turn), columns**-0.5)
+    if s.factors and architecture == "llama":
+        w.put("rope_freqs.weight", llama3_factors(s.base, s.turning, s.trained))
+    if s.factors and architecture == "phi3":
+        for name in ("short", "long"):
+            w.put(f"rope_factors_{name}.weight", w.rng.uniform(1.0, 2.0, s.turning // 2))
     w.add("output_norm.weight", (s.width,), "F32", 0.2, 1.0)
-    if architecture in ("qwen2", "qwen3", "phi3"):  # of others the head is the embedding
+    if architecture in ("qwen2", "qwen3", "phi3", *EXPERTS):  # of others the head is the embedding
         w.add("output.weight", (words, s.width), next(turn), s.width**-0.5)
     return w
 

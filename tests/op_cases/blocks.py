@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pliant import ops
-from pliant.dtype import f32, i32, i64
+from pliant.dtype import f32, i32, i64, u8
 from pliant.quantization.formats import BY_NAME, Format
 
 from .case import Case
@@ -22,6 +22,8 @@ def weights(format: Format, rows: int, length: int) -> np.ndarray:
     for factor in (format.scale, format.minimum):
         if factor is not None:
             numbers = rng.uniform(-0.1, 0.1, raw.shape[:2]).astype(factor.dtype.numpy())
+            if factor.dtype is u8:  # exponents, also those of subnormal numbers
+                numbers = rng.choice(np.array([0, 1, 2, 120, 125, 129], np.uint8), raw.shape[:2])
             raw[:, :, factor.offset : factor.offset + factor.dtype.itemsize] = numbers[..., None].view(np.uint8)
     return raw
 
@@ -64,6 +66,30 @@ CASES |= {
     "quantize_groups": Case(ops.quantize_groups, (("n", "m", 32),)),
     "quantize_groups_small": Case(ops.quantize_groups, (("n", "m", 8),), (f32,), -1e-3, 1e-3),
     "quantize_groups_zeros": Case(ops.quantize_groups, (("n", "m", 16),), (f32,), 0, 0),
+}
+
+
+def _experts(format: Format, starts: list[int], source: list[int] | None = None) -> Any:
+    """Products with the weights of three experts, of 32 rows each."""
+    raw = weights(format, 3 * 32, 256).reshape(3, 32, -1, format.size)
+    rows = None if source is None else np.array(source, np.int32)
+    return lambda x: ops.block_linear_experts(x, ops.constant(raw), np.array(starts, np.int32), rows, format=format.name)
+
+
+def _float_experts(format: str, starts: list[int], source: list[int] | None = None) -> Any:
+    values = np.random.default_rng(2).uniform(-0.2, 0.2, (3, 48, 37)).astype(np.float32)
+    bits = {"F16": values.astype(np.float16).view(np.uint16), "BF16": (values.view(np.uint32) >> 16).astype(np.uint16), "F32": values}[
+        format
+    ]
+    rows = None if source is None else np.array(source, np.int32)
+    return lambda x: ops.float_linear_experts(x, ops.constant(bits), np.array(starts, np.int32), rows, format=format)
+
+
+CASES |= {f"block_linear_experts_{f}": Case(_experts(BY_NAME[f], [0, 3, 3, 20]), ((20, 256),)) for f in ("Q4_0", "Q4_K", "Q8_0", "MXFP4")}
+CASES |= {f"float_linear_experts_{f}": Case(_float_experts(f, [0, 9, 9, 13]), ((13, 37),)) for f in ("F16", "BF16", "F32")}
+CASES |= {
+    "block_linear_experts_source": Case(_experts(BY_NAME["Q6_K"], [0, 1, 4, 6], [4, 0, 0, 3, 1, 2]), ((5, 256),)),
+    "float_linear_experts_source": Case(_float_experts("F32", [0, 0, 4, 4], [1, 1, 0, 1]), ((2, 37),)),
 }
 
 

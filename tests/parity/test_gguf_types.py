@@ -52,6 +52,8 @@ def number(packed: Packed, block: bytes, i: int) -> int:
 
 
 def factor(what: Factor, block: bytes, group: int) -> np.float32:
+    if what.dtype.name == "u8":  # an exponent
+        return np.float32(np.ldexp(1.0, block[what.offset] - 128))
     scale = np.float32(struct.unpack_from("<e", block, what.offset)[0])
     return scale if what.groups is None else scale * np.float32(number(what.groups, block, group))
 
@@ -83,7 +85,7 @@ def test_every_bit_of_a_block_is_used_once(format: Format) -> None:
                 used[p.byte * 8 + p.shift : p.byte * 8 + p.shift + p.width] += 1
     for part in (format.scale, format.minimum):
         if part:
-            used[part.offset * 8 : part.offset * 8 + 16] += 1
+            used[part.offset * 8 : (part.offset + part.dtype.itemsize) * 8] += 1
     assert used.tolist() == [1] * len(used)
 
 

@@ -22,8 +22,9 @@ CONTEXT = 700  # tokens: three ranges of 256 keys
 class Cache:
     """Random keys and values of one sequence, in pages that are not in order."""
 
-    def __init__(self, shape: Paged, seed: int) -> None:
+    def __init__(self, shape: Paged, seed: int, sinks: np.ndarray[Any, Any] | None = None) -> None:
         rng = np.random.default_rng(seed)
+        self.sinks = np.full(shape.heads, -np.inf, np.float32) if sinks is None else sinks
         self.shape, count = shape, -(-CONTEXT // PAGE)
         kind = np.float16 if shape.cache is pliant.f16 else np.float32
         self.keys, self.values = (rng.standard_normal((count * PAGE, shape.kv_heads, shape.head_dim)).astype(kind) for _ in "kv")
@@ -43,7 +44,7 @@ class Cache:
         first, length, sequence = (np.zeros(t, np.int32) for _ in range(3))
         for n, start in enumerate(range(0, t, tile)):
             first[n], length[n] = start, min(tile, t - start)
-        return f(self.q[tokens], *self.pages, 0, tokens.astype(np.int32), sequence, first, length, self.table[None])
+        return f(self.q[tokens], *self.pages, 0, tokens.astype(np.int32), sequence, first, length, self.table[None], self.sinks)
 
     def expected(self, token: int) -> np.ndarray[Any, Any]:
         """Softmax of all scores that are seen, in f64."""
@@ -52,13 +53,18 @@ class Cache:
         keys, values = (a[low : token + 1].astype(np.float64).repeat(s.group, axis=1) for a in (self.keys, self.values))
         scores = np.einsum("hd,khd->hk", self.q[token].astype(np.float64), keys) * s.scale
         scores = np.tanh(scores / s.cap) * s.cap if s.cap else scores
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.einsum("hk,khd->hd", weights / weights.sum(axis=1, keepdims=True), values)
+        best = np.maximum(scores.max(axis=1, keepdims=True), self.sinks[:, None])
+        weights = np.exp(scores - best)
+        total = weights.sum(axis=1, keepdims=True) + np.exp(self.sinks[:, None] - best)
+        return np.einsum("hk,khd->hd", weights / total, values)
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_attention_over_pages(name: str) -> None:
-    cache = Cache(SHAPES[name], seed=len(name))
+@pytest.mark.parametrize(
+    ("name", "sinks"),
+    [("plain", None), ("window", None), ("cap", None), ("plain", [0.0, -200.0, 3.0, 200.0]), ("window", [1.5, 6.0])],
+)
+def test_attention_over_pages(name: str, sinks: list[float] | None) -> None:
+    cache = Cache(SHAPES[name], len(name), None if sinks is None else np.array(sinks, np.float32))
     f = pliant.compile(cache.shape.attend, threads=2)
     many = cache.attend(f, np.arange(CONTEXT))
     for token in (0, 1, 63, 64, 255, 256, 299, 300, 511, 512, 600, 699):

@@ -14,9 +14,15 @@ from pliant.frontends.gguf.reader import GgufFile, from_bytes
 from pliant.llm.models import FAMILIES, build
 from pliant.llm.models.known import NEUTRAL, SILENT, USED
 from reference_decoder import logits
-from tiny_models import Shape, random_weights, settings_pairs, tokenizer_pairs
+from tiny_models import EXPERTS, Shape, random_weights, settings_pairs, tokenizer_pairs
 
-SHAPES = {"gemma2": Shape(window=20), "gemma3": Shape(window=20, layers=6, stretch=8.0), "phi3": Shape(window=40)}
+SHAPES = {
+    "qwen3moe": Shape(experts=4, used=2),
+    "gpt-oss": Shape(experts=4, used=2, window=20),
+    "gemma2": Shape(window=20),
+    "gemma3": Shape(window=20, layers=6, stretch=8.0),
+    "phi3": Shape(window=40),
+}
 
 
 def file_bytes(architecture: str, pairs: dict[str, bytes] | None = None, tensors: list[Tensor] | None = None, leave: str = "") -> bytes:
@@ -36,7 +42,7 @@ def plain(name: str, *shape: int) -> Tensor:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 @pytest.mark.parametrize(
-    "name", ["blk.0.attn_sub_norm.weight", "output.bias", "blk.0.ffn_gate_inp.weight", "blk.7.attn_q.weight", "v.blk.0.x"]
+    "name", ["blk.0.attn_sub_norm.weight", "output.bias", "blk.0.ffn_gate_inp_shexp.weight", "blk.7.attn_q.weight", "v.blk.0.x"]
 )
 def test_tensors_that_no_part_of_the_model_reads_are_refused_by_name(architecture: str, name: str) -> None:
     with pytest.raises(UnsupportedError) as found:
@@ -51,8 +57,9 @@ def test_tensors_that_no_part_of_the_model_reads_are_refused_by_name(architectur
     [
         ("attention.causal", number(BOOL, False)),
         ("attention.causal", number(U32, 1)),
-        ("expert_count", number(U32, 8)),
-        ("expert_used_count", number(U32, 2)),
+        ("expert_shared_count", number(U32, 1)),
+        ("expert_weights_scale", number(F32, 2.5)),
+        ("expert_gating_func", number(U32, 2)),
         ("logit_scale", number(F32, 0.0625)),
         ("residual_scale", number(F32, 0.5)),
         ("embedding_scale", number(F32, 12.0)),
@@ -80,6 +87,8 @@ def test_keys_that_make_it_another_model_are_refused_by_name(architecture: str, 
         *((a, "final_logit_softcapping", number(F32, 30.0)) for a in ("llama", "qwen3", "phi3")),
         *((a, "rope.freq_base_swa", number(F32, 1e4)) for a in ("llama", "gemma2", "phi3")),
         *((a, "rope.scaling.attn_factor", number(F32, 1.2)) for a in ("llama", "qwen2", "gemma3")),
+        *((a, "expert_count", number(U32, 8)) for a in FAMILIES if a not in EXPERTS),
+        *((a, "expert_used_count", number(U32, 2)) for a in FAMILIES if a not in EXPERTS),
     ],
 )
 def test_keys_of_one_family_are_refused_where_another_ignores_them(architecture: str, key: str, value: bytes) -> None:
@@ -94,6 +103,26 @@ def test_keys_that_change_nothing_pass(architecture: str) -> None:
     said |= {f"{architecture}.{k}": number(U32, 261) for k in SILENT - USED[architecture]}
     said |= {"general.file_type": number(U32, 0), "quantize.imatrix.chunks_count": number(U32, 3), "other.expert_count": number(U32, 8)}
     build(tiny(architecture, said))
+
+
+def test_tensors_of_experts_are_refused_where_there_are_none() -> None:
+    with pytest.raises(UnsupportedError, match=r"tensor `blk\.0\.ffn_gate_inp\.weight` is not part of it"):
+        build(tiny("llama", tensors=[plain("blk.0.ffn_gate_inp.weight", 4, 64)]))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("expert_used_count", 5), ("expert_count", 0), ("expert_count", 3), ("expert_feed_forward_length", 90)]
+)
+def test_experts_that_do_not_fit_are_refused(key: str, value: int) -> None:
+    with pytest.raises(ModelFileError, match=r"expert|ffn_gate"):
+        build(tiny("qwen3moe", {f"qwen3moe.{key}": number(U32, value)}))
+
+
+def test_experts_of_rows_that_are_no_whole_packs_are_refused() -> None:
+    s = Shape(experts=4, used=2, ffn=40)
+    file = write([*settings_pairs("qwen3moe", s), *tokenizer_pairs()], random_weights("qwen3moe", s, ("F32",)).tensors)
+    with pytest.raises(UnsupportedError, match="experts of 40 rows are not supported"):
+        build(from_bytes(file, "tiny.gguf"))
 
 
 def test_a_window_that_is_no_shorter_than_the_context_changes_nothing() -> None:

@@ -38,7 +38,7 @@ class DecoderConfig:
 
     layers: int
     kv_heads: int
-    head_dim: int
+    head_dim: int  # in the KV cache: a multiple of 16
     vocab_size: int
     context: int
 
@@ -57,7 +57,7 @@ class CompiledModel:
         config = None if self._stored is None else _config(self._stored)
         if config is None:
             s = self._built().settings
-            self._stored, config = None, DecoderConfig(s.layers, s.kv_heads, s.head_dim, s.vocab_size, s.context)
+            self._stored, config = None, DecoderConfig(s.layers, s.kv_heads, s.cache_dim, s.vocab_size, s.context)
         self.config: DecoderConfig = config
 
     def run(self, threads: int | None = None) -> Executable:
@@ -81,7 +81,7 @@ class CompiledModel:
         return self._built().to_program()
 
     def _compiled(self) -> StoredProgram:
-        """Compiles the program, packs the weights, and stores both in the background."""
+        """Compiles the program and packs the weights; returns both, and stores them on disk in the background."""
         from ..pipeline import compile_program
         from ..runtime.loading import constants_of
 
@@ -117,7 +117,10 @@ def _config(stored: StoredProgram) -> DecoderConfig | None:
 
 
 def _keep(folder: ProgramStore, name: str, key: bytes, file: GgufFile, program: StoredProgram) -> None:
-    """Stores a program, unless its model file has changed, or is so new that a change could go unnoticed."""
+    """Stores a program, and removes those of deleted models.
+
+    Does nothing if its model file has changed, or is so new that a change could go unnoticed.
+    """
     for stamp in file.stamps:
         try:
             now = stamp_of(Path(stamp.path), os.stat(stamp.path))

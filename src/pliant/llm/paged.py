@@ -14,7 +14,7 @@ cut into steps, nor on the rest of the batch, nor on the number of threads.
 
     k = Paged(heads=9, kv_heads=3, head_dim=64, window=0, cache=f16)
     first, length, sequence = k.tiles(seq_start, kv_len, positions)
-    keys, values = k.append(…); a = k.attend(q, keys, values, layer, positions, sequence, first, length, page_table)
+    keys, values = k.append(…); a = k.attend(q, keys, values, layer, positions, sequence, first, length, page_table, sinks)
 """
 
 # Annotations of kernels are computed values here (types that several kernels share), which mypy does not accept as types.
@@ -54,7 +54,6 @@ from ..lower.ops.templates.flash import (
     RANGE,
     ROWS,
     add_weighted_values,
-    clear_sums,
     dot_products,
     merge_part,
     softmax_of_range,
@@ -292,14 +291,21 @@ def _add_page(shape: Paged, tokens: int) -> Any:
 
 @functools.cache
 def _begin(shape: Paged, tokens: int) -> Any:
-    """Returns the kernel that initializes the softmax state: maximum -inf, sums 0."""
-    KV, R, D = shape.kv_heads, tokens * shape.group, shape.head_dim
-    ACC, ROW = Out[f32, KV, R, D], Out[f32, KV, R]
+    """Returns the kernel that initializes the softmax state with the attention sinks: each is a key with this score and the value 0.
+
+    A model without sinks has the scores -inf: the first part that is merged replaces such a state exactly.
+    """
+    H, KV, GROUP, R, D = shape.heads, shape.kv_heads, shape.group, tokens * shape.group, shape.head_dim
+    ACC, ROW, SINKS = Out[f32, KV, R, D], Out[f32, KV, R], Tensor[f32, H]
 
     @kernel(scheduled=True)
-    def begin(acc: ACC, best: ROW, total: ROW) -> None:
+    def begin(sinks: SINKS, acc: ACC, best: ROW, total: ROW) -> None:
         for h in range(KV):
-            clear_sums(R, D, acc, best, total, (h,))
+            for r in range(R):
+                best[h, r] = sinks[h * GROUP + r % GROUP]
+                total[h, r] = 1.0
+                for x in vector(D):
+                    acc[h, r, x] = 0.0
 
     return begin
 
@@ -346,13 +352,14 @@ def _end(shape: Paged, tokens: int) -> Any:
 def _tile(shape: Paged, tokens: int) -> Any:
     """Returns the kernel that processes all ranges of a tile in sequence (prefill)."""
     H, KV, R, D = shape.heads, shape.kv_heads, tokens * shape.group, shape.head_dim
-    WINDOW, TOKENS = shape.window, tokens
+    WINDOW, TOKENS, SINKS = shape.window, tokens, Tensor[f32, shape.heads]
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     part, begin, join, end = (make(shape, tokens) for make in (_part, _begin, _join, _end))
 
     @kernel(scheduled=True)
     def tile(
-        q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, page_table: TABLE, s: i64, i: i64, out: InOut[f32, t, H, D]
+        q: Q, keys: KEYS, values: VALUES, sinks: SINKS, layer: i64, positions: PLACES, page_table: TABLE, s: i64, i: i64,
+        out: InOut[f32, t, H, D],
     ) -> None:  # fmt: skip
         check(i >= 0 and i + TOKENS <= t, "token {0} is not there", i)
         acc = alloc((1, KV, R, D), f32, scope="stack")
@@ -361,7 +368,7 @@ def _tile(shape: Paged, tokens: int) -> Any:
         all_acc = alloc((KV, R, D), f32, scope="stack")
         all_best = alloc((KV, R), f32, scope="stack")
         all_total = alloc((KV, R), f32, scope="stack")
-        begin(all_acc, all_best, all_total)
+        begin(sinks, all_acc, all_best, all_total)
         seen = cast(i64, positions[i + (TOKENS - 1)]) + 1
         oldest = cast(i64, positions[i]) + 1 - WINDOW
         first = select(WINDOW > 0 and oldest > 0, oldest // (RANGE * PAGE), 0)
@@ -377,14 +384,14 @@ def _tile(shape: Paged, tokens: int) -> Any:
 def _attend(shape: Paged, many: Any, one: Any) -> Any:
     """Returns the attention kernel; `many` and `one` are the tile kernels for full tiles and single tokens."""
     H, KV, R, D, TOKENS = shape.heads, shape.kv_heads, shape.group, shape.head_dim, shape.tokens
-    WINDOW = shape.window
+    WINDOW, SINKS = shape.window, Tensor[f32, shape.heads]
     Q, KEYS, VALUES, PLACES, TABLE = shape.operands
     part, begin, join, end = (make(shape, 1) for make in (_part, _begin, _join, _end))
 
     @kernel(scheduled=True)
     def attend(
         q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, sequence: PLACES, first: PLACES, length: PLACES,
-        page_table: TABLE, out: Out[f32, t, H, D],
+        page_table: TABLE, sinks: SINKS, out: Out[f32, t, H, D],
     ) -> None:  # fmt: skip
         """Attention of all tokens: few tokens run ranges in parallel; many run tiles in parallel (an incomplete tile token by token)."""
         ranges = (p + RANGE - 1) // RANGE
@@ -406,7 +413,7 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
                 all_acc = alloc((KV, R, D), f32, scope="stack")
                 all_best = alloc((KV, R), f32, scope="stack")
                 all_total = alloc((KV, R), f32, scope="stack")
-                begin(all_acc, all_best, all_total)
+                begin(sinks, all_acc, all_best, all_total)
                 place = cast(i64, positions[i])
                 for number in range(ranges):
                     if number * RANGE * PAGE <= place and (WINDOW == 0 or (number + 1) * RANGE * PAGE > place - WINDOW + 1):
@@ -423,10 +430,10 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
                 check(start >= 0 and count >= 0 and start + count <= t, "tile {0} is tokens {1} to {2}", tile, start, start + count)
                 if count == TOKENS:
                     s = cast(i64, sequence[start])
-                    many(q, keys, values, layer, positions, page_table, s, start, out, dims=(t, runs, layers, b, p))
+                    many(q, keys, values, sinks, layer, positions, page_table, s, start, out, dims=(t, runs, layers, b, p))
                 else:
                     for i in range(start, start + count):
                         s = cast(i64, sequence[i])
-                        one(q, keys, values, layer, positions, page_table, s, i, out, dims=(t, runs, layers, b, p))
+                        one(q, keys, values, sinks, layer, positions, page_table, s, i, out, dims=(t, runs, layers, b, p))
 
     return attend

@@ -19,7 +19,10 @@ _ELEMENTS = 1 << 20  # elements decoded at a time, so that temporaries take only
 
 
 def dequantize(format: Format, data: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The values of rows of bytes; the last dim of `data` counts bytes, that of the result elements."""
+    """Returns the f32 values of rows of bytes; the last dim of `data` counts bytes, that of the result elements.
+
+    Raises UnsupportedError for a format that cannot be decoded, ModelFileError if rows are not whole blocks.
+    """
     if not format.known:
         raise unread(format)
     if data.dtype != np.uint8 or data.ndim == 0 or data.shape[-1] % format.size:
@@ -90,8 +93,19 @@ def _factor(factor: Factor, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
     return scale if factor.groups is None else scale * unpack(factor.groups, blocks)
 
 
+def exponents(raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Returns the powers of two 2^(e - 128) that bytes e stand for, in f32; the two smallest are subnormal."""
+    wide = raw.astype(np.uint32)
+    return np.where(wide < 2, np.uint32(0x00200000) << wide, (wide - 1) << np.uint32(23)).astype(np.uint32).view(np.float32)
+
+
 def _floats(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Returns the raw bytes of each block as numbers of a plain type (f16, bf16, i8, …), converted to f32."""
+    """Returns the raw bytes of each block as numbers of a plain type (f16, bf16, i8, …), converted to f32.
+
+    Numbers of type u8 are exponents: powers of two.
+    """
+    if name == "u8":
+        return exponents(raw)
     if name == "bf16":
         return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
     kinds: dict[str, Any] = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}

@@ -85,7 +85,10 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A record of a scale in a block: a float at byte `offset`, times a small integer for each group of elements if there are `groups`."""
+    """A record of a scale in a block: a float at byte `offset`, times a small integer for each group of elements if there are `groups`.
+
+    Of the type u8 it is an exponent: the byte e stands for 2^(e - 128).
+    """
 
     offset: int
     groups: Packed | None = None
@@ -133,6 +136,7 @@ def _scales_of_six(low: int, other: int) -> Packed:
 # The 6-bit scales and minimums of Q4_K and Q5_K.
 _SIX_SCALE, _SIX_MINIMUM = Factor(0, _scales_of_six(4, 0)), Factor(2, _scales_of_six(8, 4))
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # the 16 levels of IQ4
+_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice the floats of 4 bits: sign, 2 of exponent, 1 of mantissa
 _FIFTH = Bits(2, 1, 1, 32, steps=8, into=4)  # the fifth bit of 32 codes: bit i of the 4 bytes at 2
 
 _KNOWN = [
@@ -194,6 +198,7 @@ _KNOWN = [
         codes=Packed(256, (_halves(0, 256, 64), Bits(128, 2, 32, 256, steps=4, into=4)), bias=32),
         scale=Factor(208, Packed(16, (Bits(192, 8, 16, 16),), signed=True)),
     ),
+    Format(39, "MXFP4", 32, 17, codes=Packed(32, (_halves(1, 32, 16),), table=_E2M1), scale=Factor(0, dtype=dtype.u8)),
     Format(20, "IQ4_NL", 32, 18, codes=Packed(32, (_halves(2, 32, 16),), table=_CURVE), scale=Factor(0)),
     Format(
         23,
@@ -216,7 +221,6 @@ _UNREAD = [
     Format(29, "IQ1_M", 256, 56),
     Format(34, "TQ1_0", 256, 54),
     Format(35, "TQ2_0", 256, 66),
-    Format(39, "MXFP4", 32, 17),
     Format(40, "NVFP4", 64, 36),
     Format(41, "Q1_0", 128, 18),
 ]

@@ -98,7 +98,10 @@ class Caller:
         return CallFrame(self.layout, self._constants)
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return positional and keyword arguments in the order of the signature; raises an error for a missing or unknown one."""
+        """Return positional and keyword arguments in the order of the signature.
+
+        Raises a ShapeError for a missing, unknown or repeated one.
+        """
         if len(args) > len(self.names):
             taken, given = counted(len(self.names), "argument"), f"{len(args)} {is_are(len(args))} given"
             raise self.wrong_call(f"`{self.interface.name}` takes {taken}, {given}", self._out_help())
@@ -115,7 +118,10 @@ class Caller:
         return tuple(bound[name] for name in self.names)
 
     def out_list(self, out: Any) -> Sequence[Any]:
-        """Return the outputs that `out` gives (one array, a tuple, or a dict by name) in order, None for those that it does not give."""
+        """Return the outputs that `out` gives (one array, a tuple, or a dict by name) in order, None for those that it does not give.
+
+        Raises a ShapeError for an unknown name, and for another number of outputs.
+        """
         names = [o.name for o in self.interface.outputs]
         if isinstance(out, Mapping):
             for name in out:
@@ -133,15 +139,21 @@ class Caller:
         return failure(self.interface, code, site, values)
 
     def _slow_path(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
-        """Run the program; `out` gives the memory of the results (one array, or a tuple of them)."""
+        """Run the program; `out` gives the memory of the results (one array, a tuple of them, or a dict by name).
+
+        Returns the result, or a tuple if there are several.
+        """
         if named or len(args) != len(self.names):
             args = self.bind(args, named)
         results = self._call(args, None if out is None else self.out_list(out))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call_profiled(self, args: Sequence[Any], hook: int) -> list[Any]:
-        """Run the program with a profile hook: the address of a `Profile` function, called at the begin and end of each kernel."""
-        return self._call(args, None, hook)
+    def call_profiled(self, args: Sequence[Any], hook: int, out: Sequence[Any] | None = None) -> list[Any]:
+        """Run the program with a profile hook: the address of a `Profile` function, called at the begin and end of each kernel.
+
+        Returns the list of results, in the memory of `out` where that gives some.
+        """
+        return self._call(args, out, hook)
 
     def _call(self, args: Sequence[Any], out: Sequence[Any] | None, hook: int | None = None) -> list[Any]:
         slot = self._take_slot()
@@ -194,7 +206,10 @@ class Caller:
         return len(running)
 
     def _make_outputs(self, slot: CallFrame, args: Sequence[Any], given: Sequence[Any], torch: bool) -> list[Any]:
-        """Return the outputs (updated state, given ones, new ones), and grow the workspace if needed."""
+        """Return the outputs (updated state, given ones, new ones), and grow the workspace if needed.
+
+        New ones are torch tensors if `torch`.
+        """
         layout, marshal = self.layout, self.marshal
         sizes = layout.read_cd.unpack_from(slot.dims, layout.c * 8)
         if sizes[-1] > slot.frame.room:
@@ -223,7 +238,10 @@ class Caller:
         raise self.failure(record)
 
     def _cut(self, slot: CallFrame, output: Output, result: Any) -> Any:
-        """Trim an output to the size that the program counted while it ran; it was allocated with its capacity."""
+        """Trim an output to the size that the program counted while it ran; it was allocated with its capacity.
+
+        Others are returned as they are.
+        """
         counts = slot.dims[self.layout.e : self.layout.total]
         if not any(c is not None for c in output.counted_by):
             return result

@@ -57,6 +57,7 @@ class Contract:
         lines += [f"  {x}" for x in interface.inputs]
         lines += [f"  -> {y}" for y in interface.outputs]
         lines += [f"  {symbol}" for symbol in interface.symbols]
+        lines += [f"  {relation}" for relation in interface.relations]
         lines += [f"  {count}: counted while it runs" for count in interface.counts]
         most = f", at most {interface.workspace_max}" if interface.workspace_max is not None else ""
         lines.append(f"  workspace: {workspace_text(interface)}{most}")
@@ -78,7 +79,10 @@ class Workspace:
         return self._program.interface.workspace_max
 
     def __call__(self, *unnamed: int, **dims: int) -> int:
-        """Return the size of the workspace in bytes for these values of the dims."""
+        """Return the size of the workspace in bytes for these values of the dims.
+
+        Raises a ShapeError for a missing or unknown dim, and for a value outside of the contract.
+        """
         symbols = self._program.interface.symbols
         known = [s.name for s in symbols]
         if unnamed:

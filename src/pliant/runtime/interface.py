@@ -146,6 +146,7 @@ class Interface(NamedTuple):
     rules: tuple[Rule, ...] = ()
     layouts: tuple[Choice, ...] = ()  # layouts of values that several kernels read
     calls: tuple[Outside, ...] = ()  # the addresses of these functions are constants too, named `call:0` and so on
+    relations: tuple[str, ...] = ()  # conditions between several symbols, as users declare them: `m <= n`
 
     def memory(self, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:
         """Return the arrays of the constants; `literals` and `functions` (Python functions that it calls) are those of the program."""
@@ -173,7 +174,10 @@ class Interface(NamedTuple):
 
     @staticmethod
     def from_json(text: str) -> Interface:
-        """Parse a JSON text; raises `ModelFileError` for a missing or unknown field, or one of another type."""
+        """Parse a JSON text; raises `ModelFileError` for a missing or unknown field, or one of another type.
+
+        Fields that were added later (`_ADDED`) may be missing.
+        """
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
@@ -183,12 +187,16 @@ class Interface(NamedTuple):
         return interface
 
 
+# Fields that files of earlier versions lack; their defaults say what such files mean.
+_ADDED = {"Interface": {"relations"}}
+
+
 def _read(record: Any, data: Any, path: str) -> Any:
-    """Build a record from a dict; checks each field against its declared type."""
+    """Build a record from a dict; raises `ModelFileError` if its fields, or their types, are not the declared ones."""
     types = record.__annotations__
-    if not isinstance(data, dict) or set(data) != set(types):
+    if not isinstance(data, dict) or set(data) | _ADDED.get(record.__name__, set()) != set(types):
         raise _broken(path, "its fields are not those of " + record.__name__)
-    return record(**{name: _FORMS[_type_text(types[name])](data[name], f"{path}.{name}") for name in types})
+    return record(**{name: _FORMS[_type_text(types[name])](data[name], f"{path}.{name}") for name in types if name in data})
 
 
 def _type_text(declared: Any) -> str:

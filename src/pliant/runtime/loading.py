@@ -5,10 +5,13 @@ f = open_package(package, program.constants, program.functions, threads=2)
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..support.mapped import mapped_pages
+from .ctx import Profile
 from .executable import Executable
 from .interface import Output
 from .package import Package
@@ -29,9 +32,26 @@ def constants_of(package: Package, literals: Sequence[Any], functions: Sequence[
     Raises a ValueError if the literals do not fit the package: they may come from different files.
     """
     if package.load is not None:
-        load = Executable(package.load, constants=_fitting(package.load, literals))
-        literals = [*literals, *load.run({}, out=_side_by_side(load.outputs)).values()]
+        literals = [*literals, *_packed(package.load, _fitting(package.load, literals))]
     return _fitting(package, literals, functions)
+
+
+def _packed(package: Package, literals: Sequence[Any]) -> list[Any]:
+    """Run a `load` program and return its results.
+
+    Literals may be views of a mapped file, whose pages become memory of the process as they are read. They are given back after each
+    kernel, so that there is never more of the file in memory than one kernel reads, beside the results.
+    """
+    load = Executable(package, constants=literals)
+    out = _side_by_side(load.outputs)
+    release = mapped_pages(literals)
+    if release is None:
+        return list(load.run({}, out=out).values())
+    release()  # what the compiler has read
+    hook = Profile(lambda ctx, kernel, phase: release() if phase else None)
+    address = ctypes.cast(hook, ctypes.c_void_p).value
+    assert address is not None
+    return load._caller.call_profiled((), address, [out[o.name] for o in load.outputs])
 
 
 def _fitting(package: Package, literals: Sequence[Any], functions: Sequence[Any] = ()) -> list[Any]:

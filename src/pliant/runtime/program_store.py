@@ -15,7 +15,6 @@ files are removed. A file that does not fit on the disk is not written.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import shutil
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..support.errors import Error, ModelFileError
+from ..support.mapped import mapped_pages, mapping_of
 from . import container
 from .package import Package
 
@@ -49,7 +49,10 @@ class ProgramStore:
         self.limit = limit
 
     def find(self, name: str, key: bytes) -> StoredProgram | None:
-        """Return the program stored under this name, or None if there is none or its key differs."""
+        """Return the program stored under this name and mark it as used; None if there is none or its key differs.
+
+        A damaged file is removed.
+        """
         path = self._path(name)
         if not path.exists():
             return None
@@ -64,7 +67,11 @@ class ProgramStore:
         return program
 
     def keep(self, name: str, key: bytes, program: StoredProgram) -> bool:
-        """Store a program, replacing one of the same name; returns False if there is no room for it or the folder cannot be written."""
+        """Store a program, replacing one of the same name; returns False if it was not stored.
+
+        That is so if there is no room for it, if the folder cannot be written, if it calls functions outside of compiled code, and if a
+        constant has a dtype that files do not hold. Pages of mapped constants are given back to the system once they are written.
+        """
         if program.package.interface.calls:
             return False  # its constants contain addresses of this process
         arrays, numbers = _unique(program.constants)
@@ -81,6 +88,8 @@ class ProgramStore:
                 for number, array in enumerate(arrays):
                     kind = "mapped" if _is_mapped(array) else "array"
                     w.add(kind, str(number), array.reshape(-1).view("u1"), dtype=array.dtype.str, shape=list(array.shape))
+                    if (release := mapped_pages([array])) is not None:
+                        release()
         except (OSError, Error):
             return False
         self._bound()
@@ -145,10 +154,7 @@ def _unique(arrays: Sequence[Any]) -> tuple[list[Any], list[int]]:
 
 def _is_mapped(array: Any) -> bool:
     """True if an array is part of a mapped file."""
-    owner = array
-    while getattr(owner, "base", None) is not None:
-        owner = owner.base
-    return isinstance(owner, memoryview) and isinstance(owner.obj, mmap.mmap)
+    return mapping_of(array) is not None
 
 
 def _read(path: Path, key: bytes) -> StoredProgram | None:

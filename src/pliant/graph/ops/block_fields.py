@@ -11,7 +11,7 @@ from typing import Any
 from ...dtype import DType, f16, f32, i32, i64, u8, u16, u32
 from ...quantization.formats import BY_NAME, Bits, Factor, Format, Packed
 from ...support.errors import Error
-from ...sym.expr import BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Select, Shl, Shr
+from ...sym.expr import BitAnd, Bitcast, BitOr, BitXor, Cast, Const, Eq, Expr, Lt, Max, Min, Select, Shl, Shr
 
 
 def format_of(name: str) -> Format:
@@ -24,13 +24,13 @@ def format_of(name: str) -> Format:
 
 
 def group_of(format: Format) -> int:
-    """The number of elements that share a scale."""
+    """Returns the number of elements of a block that share a scale."""
     assert format.scale is not None
     return format.length // (format.scale.groups.count if format.scale.groups is not None else 1)
 
 
 def half_bytes(format: Format) -> bool:
-    """True if two packed codes share a byte."""
+    """True if two packed codes share a byte: codes of at most 4 bits that are not looked up in a table."""
     assert format.codes is not None
     return format.codes.width <= 4 and not format.codes.table
 
@@ -63,7 +63,7 @@ def _bits(part: Bits, number: Expr, at: Any) -> Expr:
 
 
 def _code(packed: Packed, number: Expr, at: Any) -> Expr:
-    """The bits of a code as u8, before a lookup table or a sign is applied."""
+    """Returns code `number` of a block as u8, joined from its bit fields, before a lookup table or a sign is applied."""
     parts = [p for p in packed.bits if p.count == packed.count]
     split = [p for p in packed.bits if p.count != packed.count]
     bits: Expr = byte_const(0)
@@ -86,7 +86,10 @@ def _most(e: Expr, high: int) -> Expr:
 
 
 def unsigned_code(packed: Packed, number: Expr, at: Any) -> Expr:
-    """A code as it is packed: u8, larger than its value by `zero_of`."""
+    """Returns code `number` of a block as it is packed: u8, larger than its value by `zero_of`.
+
+    Codes of a lookup table give the table's value plus 128; signed codes get their highest bit flipped.
+    """
     bits = _code(packed, number, at)
     if packed.table:
         code: Expr = byte_const(packed.table[0] + 128)
@@ -97,15 +100,24 @@ def unsigned_code(packed: Packed, number: Expr, at: Any) -> Expr:
 
 
 def code_value(packed: Packed, number: Expr, at: Any) -> Expr:
-    """The value of a code as f32."""
+    """Returns the value of code `number` of a block as an f32 expression, without the scale."""
     if packed.table or packed.signed:
         return Cast(f32, Cast(i32, unsigned_code(packed, number, at)) - 128)
     return Cast(f32, Cast(i32, _code(packed, number, at)) - packed.bias)
 
 
 def factor_value(factor: Factor, group: Expr, at: Any) -> Expr:
-    """The scale or minimum of a group: as stored, or f32 if it is a product with a small integer."""
+    """Returns the scale or minimum of a group as an expression.
+
+    A float is as stored, an exponent (u8) gives its power of two in f32. If the groups have codes, the result is this times the code of the
+    group, in f32. `at` gives the byte at an offset.
+    """
     size = factor.dtype.itemsize
+    if factor.dtype is u8:  # an exponent
+        e = Cast(u32, at(Const(factor.offset, i64)))
+        small = Shl(Const(0x00200000, u32), Min(e, Const(1, u32)))
+        power = Bitcast(f32, Select(Lt(e, Const(2, u32)), small, Shl(Max(e, Const(1, u32)) - 1, Const(23, u32))))
+        return power if factor.groups is None else power * code_value(factor.groups, group, at)
     whole = u16 if size == 2 else u32
     bits: Expr = Cast(whole, at(Const(factor.offset, i64)))
     for k in range(1, size):

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ...dtype import DType, f32, i8, i64, u8, u16, u32
-from ...quantization.dequantize import dequantize, unpack
+from ...quantization.dequantize import dequantize, exponents, unpack
 from ...quantization.formats import Factor, Format
 from ...support.errors import Error
 from ...sym.expr import And, Bitcast, BitOr, Cast, Const, Expr, Lt, Select, Shl, Shr
@@ -63,7 +63,10 @@ class BlockMatmulAttrs:
 
 
 def _raw(d: Deduction, format: str) -> tuple[Expr, Expr, Format]:
-    """The number of rows, the elements of a row, and the format of the weights in argument 0."""
+    """Returns the number of rows, the elements of a row, and the format of the weights in argument 0.
+
+    Raises if that is not u8[rows, blocks, bytes of a block].
+    """
     known, raw = format_of(format), d.rank(0, 3)
     if raw.dtype is not u8:
         raise d.error(f"{d.what}: `{d.args[0].name}` is {raw.dtype}, not the bytes of blocks", arg=0)
@@ -116,12 +119,19 @@ def _codes_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_codes, reference=_codes_reference, stages=_codes_stages, attrs=FormatAttrs)
 def block_codes(op: OpCall, raw: Any, format: str) -> Any:
-    """The codes of weights, packed for `block_matmul`."""
+    """The codes of weights, packed for `block_matmul`: u8[packs, words, 16 rows, 4].
+
+    Two codes of at most 4 bits share a byte. Rows that fill up the last pack are 0.
+    """
     return op.emit(raw, attrs=FormatAttrs(format))
 
 
 def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
-    """Declares an operator that extracts the scales, or the minimums, of blocks."""
+    """Returns a decorator that declares an operator which extracts the scales (`part` "scale") or the minimums ("minimum") of blocks.
+
+    The result is u8[packs, groups, bytes of 16 numbers]; minimums that a format subtracts are negated. The operator raises if blocks of its
+    format have no such part.
+    """
 
     def deduce(d: Deduction, attrs: FormatAttrs) -> tuple[Annotation, ...]:
         rows, length, format = _raw(d, attrs.format)
@@ -155,7 +165,8 @@ def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
         factor: Factor = getattr(format, part)
         rows, blocks, size = args[0].shape
         flat = np.ascontiguousarray(args[0].reshape(-1, size))
-        stored = flat[:, factor.offset : factor.offset + factor.dtype.itemsize].copy().view(factor.dtype.numpy())
+        raw = flat[:, factor.offset : factor.offset + factor.dtype.itemsize].copy()
+        stored = exponents(raw) if factor.dtype is u8 else raw.view(factor.dtype.numpy())
         if factor.groups is not None:
             stored = stored.astype(np.float32) * unpack(factor.groups, flat)
         sign = format.sign if part == "minimum" else 1
@@ -169,13 +180,13 @@ def _factors(part: str) -> Callable[[Body[P, R]], Callable[P, R]]:
 
 @_factors("scale")
 def block_scales(op: OpCall, raw: Any, format: str) -> Any:
-    """The scales of weights, packed for `block_matmul`."""
+    """The scales of weights, packed for `block_matmul`: u8[packs, groups, bytes of 16 scales]."""
     return op.emit(raw, attrs=FormatAttrs(format))
 
 
 @_factors("minimum")
 def block_minimums(op: OpCall, raw: Any, format: str) -> Any:
-    """The minimums of weights, packed for `block_matmul`."""
+    """The minimums of weights, packed for `block_matmul`: u8[packs, groups, bytes of 16 minimums]."""
     return op.emit(raw, attrs=FormatAttrs(format))
 
 
@@ -193,7 +204,7 @@ def _deduce_quantize(d: Deduction, attrs: None) -> tuple[Annotation, ...]:
 
 
 def parts_of(group: int) -> int:
-    """The number of parts of a group of `group` elements."""
+    """Returns how many scales the activations of a group have: one for each PART elements, at least one."""
     return max(1, group // PART)
 
 
@@ -209,7 +220,7 @@ def _quantize_reference(args: Sequence[Array], attrs: None) -> list[Array]:
 
 
 def _in_order(scale: Array, sums: Array) -> Array:
-    """The sum of products over the last axis, in order, each step one FMA."""
+    """Returns the f32 sum of `scale * sums` over the last axis, in order; each step is rounded once, as by an FMA."""
     total = np.zeros(np.broadcast_shapes(scale.shape, sums.shape)[:-1], np.float32)
     for p in range(scale.shape[-1]):
         total = (scale[..., p].astype(np.float64) * sums[..., p] + total).astype(np.float32)
@@ -218,7 +229,10 @@ def _in_order(scale: Array, sums: Array) -> Array:
 
 @operator(deduce=_deduce_quantize, reference=_quantize_reference, template="block_quantized.quantize")
 def quantize_groups(op: OpCall, x: Any) -> Any:
-    """8-bit codes of f32[n, groups, elements], the scale of each part of a group, and the sum of each group."""
+    """8-bit codes of f32[n, groups, elements], the scale of each part of a group, and the sum of each group.
+
+    The elements of a group are a power of two from 4 to 256.
+    """
     return op.emit(x)
 
 
@@ -227,7 +241,7 @@ def quantize_groups(op: OpCall, x: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The bytes of one group of packed weights: codes, then scales, then minimums if the format has them."""
+    """The layout of one group of packed weights: the bytes of the codes, then 16 scales, then 16 minimums if the format has them."""
 
     codes: int
     scale: DType
@@ -235,17 +249,17 @@ class Group:
 
     @property
     def at_minimum(self) -> int:
-        """The offset of the minimums."""
+        """The offset of the minimums in a group, in bytes."""
         return self.codes + PACK * self.scale.itemsize
 
     @property
     def size(self) -> int:
-        """The number of bytes."""
+        """The number of bytes of a group."""
         return self.at_minimum + (PACK * self.minimum.itemsize if self.minimum is not None else 0)
 
 
 def group_bytes(format: Format) -> Group:
-    """The layout of a group of packed weights."""
+    """Returns the layout of a group of packed weights of this format."""
     assert format.scale is not None
     codes = group_of(format) * PACK // (2 if half_bytes(format) else 1)
     return Group(codes, packed_dtype(format.scale), None if format.minimum is None else packed_dtype(format.minimum))
@@ -277,7 +291,10 @@ def unpacked(weights: Array, format: Format, rows: int) -> Unpacked:
 
 
 def check_weights(d: Deduction, k: int, length: Expr, attrs: BlockMatmulAttrs) -> None:
-    """Checks that argument `k` is packed weights with the number of rows in `attrs`, of `length` elements each."""
+    """Requires that argument `k` is packed weights with the number of rows in `attrs`, of `length` elements each.
+
+    Raises if it cannot be.
+    """
     weights, format = d.rank(k, 3), format_of(attrs.format)
     name, size = d.args[k].name, group_bytes(format).size
     d.equal(weights.shape[1] * group_of(format), length, f"`{name}` is for rows of {{0}} elements, there are {{1}}", arg=k)
@@ -297,7 +314,8 @@ def _deduce_matmul(d: Deduction, attrs: BlockMatmulAttrs) -> tuple[Annotation, .
     return (Tensor(f32, (q.shape[0], Const(attrs.rows, i64))),)
 
 
-def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
+def matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Array]:
+    """The matmul of quantized activations with packed weights in numpy, each step rounded as in the kernel."""
     q, scale, sums, weights = args
     format = format_of(attrs.format)
     packed = unpacked(weights, format, attrs.rows)
@@ -312,9 +330,12 @@ def _matmul_reference(args: Sequence[Array], attrs: BlockMatmulAttrs) -> list[Ar
     return [out]
 
 
-@operator(deduce=_deduce_matmul, reference=_matmul_reference, attrs=BlockMatmulAttrs, arity=4, template="block_quantized.matmul")
+@operator(deduce=_deduce_matmul, reference=matmul_reference, attrs=BlockMatmulAttrs, arity=4, template="block_quantized.matmul")
 def block_matmul(op: OpCall, q: Any, scale: Any, sums: Any, weights: Any, *, format: str, rows: int) -> Any:
-    """The matmul of quantized activations with packed weights."""
+    """The matmul of quantized activations with packed weights: f32[n, rows].
+
+    `q`, `scale` and `sums` are the results of `quantize_groups`.
+    """
     return op.emit(q, scale, sums, weights, attrs=BlockMatmulAttrs(format, rows))
 
 
@@ -366,7 +387,7 @@ def _take_reference(args: Sequence[Array], attrs: FormatAttrs) -> list[Array]:
 
 @operator(deduce=_deduce_take, reference=_take_reference, stages=_take_stages, attrs=FormatAttrs, arity=2)
 def block_take(op: OpCall, raw: Any, ids: Any, format: str) -> Any:
-    """Rows of block-quantized weights as f32."""
+    """Rows of block-quantized weights at the indices `ids`, as f32."""
     return op.emit(raw, ids, attrs=FormatAttrs(format))
 
 
@@ -395,7 +416,10 @@ def block_linear(op: OpCall, x: Any, raw: Any, format: str) -> Any:
 
 
 def linear_operands(op: str, x: Any, raw: Any, format: str) -> tuple[Any, Any, int]:
-    """The activations, the packed weights, and the number of rows of the weights; errors name the operator `op`."""
+    """Returns the activations, the packed weights, and the number of rows of the weights; errors name the operator `op`.
+
+    Raises an Error if the number of rows is not a constant, or if the activations are no matrix.
+    """
     value, a = operand(op, raw), operand(op, x)
     weights = block_weights(value, format)
     rows, shape = value.tensor.shape[0], a.tensor.shape

@@ -18,9 +18,11 @@ FAMILIES = {
     "llama": "llama",
     "qwen2": "qwen",
     "qwen3": "qwen",
+    "qwen3moe": "qwen",
     "gemma2": "gemma",
     "gemma3": "gemma",
     "phi3": "phi",
+    "gpt-oss": "gpt_oss",
 }  # `general.architecture` -> module
 
 

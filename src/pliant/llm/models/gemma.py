@@ -15,7 +15,7 @@ from ... import f16, nn, ops
 from ...frontends.gguf import GgufFile
 from ...support.errors import ModelFileError
 from ..paged import Paged
-from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, frequencies, scale_of, settings_of
+from .parts import Attention, Decoder, FeedForward, Norm, Settings, Step, rope_frequencies, scale_of, settings_of
 
 # Numbers of layers of the 27B models: they alone scale scores by width / heads instead of head_dim, and no metadata key says so.
 LARGEST = {"gemma2": 46, "gemma3": 62}
@@ -64,9 +64,9 @@ class Gemma(Decoder):
         window = file.integer(f"{kind}.attention.sliding_window", low=1)
         across = s.width // s.heads if s.layers == LARGEST[kind] else s.head_dim
         cap = _bound(file, f"{kind}.attn_logit_softcapping", 50.0 if kind == "gemma2" else 0.0)
-        wide = Paged(s.heads, s.kv_heads, s.head_dim, scale_of(file, across**-0.5), cap=cap, cache=cache or f16)
+        wide = Paged(s.heads, s.kv_heads, s.cache_dim, scale_of(file, across**-0.5) * s.score_scale / s.scale, cap=cap, cache=cache or f16)
         self.narrow = replace(wide, window=window)
-        self.local = _local(file, s) if kind == "gemma3" else frequencies(file, s)
+        self.local = _local(file, s) if kind == "gemma3" else rope_frequencies(file, s)
         self.bound = _bound(file, f"{kind}.final_logit_softcapping", 30.0 if kind == "gemma2" else 0.0)
         super().__init__(file, s, cache, wide)
 
@@ -91,13 +91,14 @@ def _local(file: GgufFile, s: Settings) -> Any:
     base = file.number(key, LOCAL_BASE)
     if not base > 0:
         raise ModelFileError(f"gguf: `{key}` is {base}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
-    return frequencies(file, replace(s, base=base), stretched=False)
+    return rope_frequencies(file, replace(s, base=base), stretched=False)
 
 
 def _windowed(file: GgufFile, layers: int, usual: int) -> list[bool]:
     """Returns which layers have sliding-window attention.
 
-    By default all but the last of each `usual` layers; a file may give another period, or a flag per layer.
+    By default all but the last of each `usual` layers; a file may give another period, or a flag per layer. Raises ModelFileError if there
+    are not as many flags as layers.
     """
     key = f"{file.architecture}.attention.sliding_window_pattern"
     pattern = file.metadata.get(key)

@@ -22,15 +22,19 @@ _EVERY = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.scale"),
     *("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor"),
+    *("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"),
 }
+_EXPERTS = {"expert_count", "expert_used_count", "expert_feed_forward_length"}
 _GEMMA = {"attention.sliding_window", "attention.sliding_window_pattern", "attn_logit_softcapping", "final_logit_softcapping"}
 USED: dict[str, set[str]] = {
     "llama": _EVERY,
     "qwen2": _EVERY,
     "qwen3": _EVERY,
+    "qwen3moe": _EVERY | _EXPERTS,
     "gemma2": _EVERY | _GEMMA,
     "gemma3": _EVERY | _GEMMA | {"rope.freq_base_swa"},
     "phi3": _EVERY | {"attention.sliding_window", "rope.scaling.original_context_length", "rope.scaling.attn_factor"},
+    "gpt-oss": _EVERY | _EXPERTS | {"attention.sliding_window"},
 }
 # Keys that a family does not read, with the only value that does not change the model.
 NEUTRAL: dict[str, Any] = {

@@ -6,13 +6,13 @@ whose logits are wanted.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ... import State, Tensor, dim, f16, i32, nn, ops
 from ...frontends.gguf import GgufFile
-from ...frontends.gguf.parse import shown
 from ...frontends.gguf.reader import GgufTensor
 from ...graph.ops.half_weights import FORMATS as HALVES
 from ...quantization.formats import Format
@@ -20,6 +20,7 @@ from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ..kv_cache import PAGE, STEP_TOKENS
 from ..paged import Paged, b, layers, p, runs, t
+from .rope import frequencies, positive, rope_factor
 
 r = dim("r", min=1, max=STEP_TOKENS)  # number of rows of logits
 
@@ -39,11 +40,26 @@ class Settings:
     eps: float
     scale: float  # of the attention scores
     base: float  # of the RoPE frequencies
-    interleaved: bool  # RoPE pairs are adjacent elements, not (j, j + head_dim/2)
+    interleaved: bool  # RoPE pairs are adjacent elements, not (j, j + rotated/2)
+    rotated: int  # elements of a head that RoPE rotates, from the first on
+    rope_factor: float = 1.0  # by which context extension multiplies what is rotated
+
+    @property
+    def cache_dim(self) -> int:
+        """The size of a head in the KV cache: kernels take multiples of 16, and zeros fill the rest."""
+        return -(-self.head_dim // 16) * 16
+
+    @property
+    def score_scale(self) -> float:
+        """The scale of the attention scores, including that of queries and keys by `rope_factor` if all of their elements are rotated."""
+        return self.scale * (self.rope_factor**2 if self.rotated == self.head_dim else 1.0)
 
 
 def settings_of(file: GgufFile, interleaved: bool) -> Settings:
-    """Reads the settings from the metadata of a file; raises for sizes that are not supported or do not fit together."""
+    """Reads the settings from the metadata of a file; raises for sizes that are not supported or do not fit together.
+
+    `interleaved` says how RoPE pairs elements.
+    """
     kind = file.architecture
     width = file.integer(f"{kind}.embedding_length", low=1, high=1 << 20)
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
@@ -55,8 +71,12 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
             f"gguf: values of {values} elements beside keys of {head_dim} are not supported",
             facts=[f"file `{file.name}`", f"`{kind}.attention.value_length` is {values}"],
         )
-    if heads % kv_heads or head_dim % 16:
-        raise ModelFileError(f"gguf: {heads} heads of {head_dim} with {kv_heads} for keys do not fit", facts=[f"file `{file.name}`"])
+    rotated = file.integer(f"{kind}.rope.dimension_count", head_dim, low=2, high=head_dim)
+    if heads % kv_heads or rotated % 2:
+        raise ModelFileError(
+            f"gguf: {heads} heads with {kv_heads} for keys, {rotated} elements of {head_dim} rotated, do not fit",
+            facts=[f"file `{file.name}`"],
+        )
     return Settings(
         width=width,
         layers=file.integer(f"{kind}.block_count", low=1, high=512),
@@ -66,15 +86,20 @@ def settings_of(file: GgufFile, interleaved: bool) -> Settings:
         ffn=file.integer(f"{kind}.feed_forward_length", low=1, high=1 << 20),
         vocab_size=file.tensor("token_embd.weight").shape[0],
         context=file.integer(f"{kind}.context_length", low=1),
-        eps=_positive(file, f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
+        eps=positive(file, f"{kind}.attention.layer_norm_rms_epsilon", 1e-5),
         scale=scale_of(file, head_dim**-0.5),
-        base=_positive(file, f"{kind}.rope.freq_base", 10000.0),
+        base=positive(file, f"{kind}.rope.freq_base", 10000.0),
         interleaved=interleaved,
+        rotated=rotated,
+        rope_factor=rope_factor(file),
     )
 
 
 def scale_of(file: GgufFile, usual: float) -> float:
-    """Returns the scale of the attention scores: that of the file, or the usual one if the file has none."""
+    """Returns the scale of the attention scores: that of the file, or the usual one if the file has none.
+
+    Raises ModelFileError for a negative one.
+    """
     key = f"{file.architecture}.attention.scale"
     scale = file.number(key, 0.0)
     if scale < 0:
@@ -82,25 +107,27 @@ def scale_of(file: GgufFile, usual: float) -> float:
     return scale or usual
 
 
-def _positive(file: GgufFile, key: str, default: float) -> float:
-    value = file.number(key, default)
-    if not value > 0:
-        raise ModelFileError(f"gguf: `{key}` is {value}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
-    return value
-
-
 class Product(nn.Module):
     """A linear layer `x @ w.T` with a weight of the file in its stored (quantized) format, and a bias if the file has one."""
 
-    def __init__(self, file: GgufFile, name: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> None:
+    def __init__(self, file: GgufFile, name: str, rows: int, columns: int, pairs: Pairs | None = None) -> None:
         self.weight = file.tensor(f"{name}.weight", (rows, columns))
-        self.order = order  # permutation of the rows; None keeps that of the file
+        self.pairs = pairs  # rows with interleaved RoPE pairs, which become halves
         biased = f"{name}.bias" in file.tensors
-        self.bias = _ordered(plain(file.tensor(f"{name}.bias", (rows,))).astype(np.float32), order) if biased else None
+        bias = plain(file.tensor(f"{name}.bias", (rows,))).astype(np.float32) if biased else None
+        self.bias = bias if bias is None or pairs is None else bias[pairs.order(rows)]
 
     def forward(self, x: Any) -> Any:
-        y = product(x, self.weight, self.order)
+        y = _times(x, self.rows(), self.weight.format)
         return y if self.bias is None else y + self.bias
+
+    def rows(self) -> Any:
+        """Returns the weight's rows in the order of the result, as a value of the program.
+
+        A program reads them from the mapped file when it is loaded: a copy made here would take the memory of the weight once more.
+        """
+        rows = stored(self.weight)
+        return ops.constant(rows) if self.pairs is None else self.pairs.halves_first(rows)
 
 
 class Products(nn.Module):
@@ -112,15 +139,14 @@ class Products(nn.Module):
     def forward(self, x: Any) -> tuple[Any, ...]:
         if len({p.weight.format.name for p in self.parts}) > 1:
             return tuple(p(x) for p in self.parts)
-        rows = np.concatenate([_ordered(stored(p.weight), p.order) for p in self.parts])
-        y = _times(x, rows, self.parts[0].weight.format)
+        y = _times(x, ops.concat([p.rows() for p in self.parts], axis=0), self.parts[0].weight.format)
         outputs = ops.split(y, [p.weight.shape[0] for p in self.parts], axis=1)
         return tuple(a if p.bias is None else a + p.bias for a, p in zip(outputs, self.parts, strict=True))
 
 
-def product(x: Any, w: GgufTensor, order: np.ndarray[Any, Any] | None = None) -> Any:
+def product(x: Any, w: GgufTensor) -> Any:
     """Returns `x @ w.T`."""
-    return _times(x, _ordered(stored(w), order), w.format)
+    return _times(x, ops.constant(stored(w)), w.format)
 
 
 def stored(w: GgufTensor) -> np.ndarray[Any, Any]:
@@ -130,13 +156,13 @@ def stored(w: GgufTensor) -> np.ndarray[Any, Any]:
     return w.array().view(np.uint16) if w.format.name in HALVES else plain(w)
 
 
-def _times(x: Any, rows: np.ndarray[Any, Any], format: Format) -> Any:
-    """Returns `x @ rows.T` for weights in a stored format."""
+def _times(x: Any, rows: Any, format: Format) -> Any:
+    """Returns `x @ rows.T` for weights in a stored format, by the operator for that format."""
     if format.codes is not None:
-        return ops.block_linear(x, ops.constant(rows), format=format.name)
+        return ops.block_linear(x, rows, format=format.name)
     if format.name in HALVES:
-        return ops.half_linear(x, ops.constant(rows), format=format.name)
-    return ops.linear(x, ops.constant(rows))
+        return ops.half_linear(x, rows, format=format.name)
+    return ops.linear(x, rows)
 
 
 def plain(w: GgufTensor) -> np.ndarray[Any, Any]:
@@ -144,15 +170,27 @@ def plain(w: GgufTensor) -> np.ndarray[Any, Any]:
     return w.dequantized() if w.format.name != "F32" else np.asarray(w.array(), np.float32)
 
 
-def _ordered(a: np.ndarray[Any, Any], order: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
-    return a if order is None else np.ascontiguousarray(a[order])
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Rows of `heads` heads, the first `rotated` of each in interleaved RoPE pairs (2j, 2j + 1): they are moved to (j, j + rotated/2)."""
 
+    heads: int
+    rotated: int
 
-def halves_first(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
-    """Returns the row permutation that turns interleaved RoPE pairs into pairs (j, j + head_dim/2) of each head."""
-    one = np.concatenate([np.arange(0, head_dim, 2), np.arange(1, head_dim, 2)])
-    order: np.ndarray[Any, Any] = (np.arange(heads)[:, None] * head_dim + one).reshape(-1)
-    return order
+    def order(self, rows: int) -> np.ndarray[Any, Any]:
+        """Returns the row of the file for each row of the result."""
+        own = np.arange(rows).reshape(self.heads, -1)
+        order: np.ndarray[Any, Any] = np.concatenate([own[:, : self.rotated : 2], own[:, 1 : self.rotated : 2], own[:, self.rotated :]], 1)
+        return order.reshape(-1)
+
+    def halves_first(self, rows: np.ndarray[Any, Any]) -> Any:
+        """Returns the rows as a value of the program, in the order that `order` gives."""
+        size, length = len(rows) // self.heads, math.prod(rows.shape[1:])
+        whole = ops.reshape(ops.constant(rows), (self.heads, size, length))
+        pairs, *rest = ops.split(whole, [self.rotated, size - self.rotated], axis=1) if self.rotated < size else (whole,)
+        halves = ops.permute(ops.reshape(pairs, (self.heads, self.rotated // 2, 2, length)), (0, 2, 1, 3))
+        halves = ops.reshape(halves, (self.heads, self.rotated, length))
+        return ops.reshape(ops.concat([halves, *rest], axis=1) if rest else halves, rows.shape)
 
 
 class Norm(nn.Module):
@@ -184,10 +222,9 @@ class Attention(nn.Module):
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         prefix, q, kv = f"blk.{number}", s.heads * s.head_dim, s.kv_heads * s.head_dim
-        order = (halves_first(s.heads, s.head_dim), halves_first(s.kv_heads, s.head_dim)) if s.interleaved else (None, None)
         self.qkv = Products(
-            Product(file, f"{prefix}.attn_q", q, s.width, order[0]),
-            Product(file, f"{prefix}.attn_k", kv, s.width, order[1]),
+            Product(file, f"{prefix}.attn_q", q, s.width, Pairs(s.heads, s.rotated) if s.interleaved else None),
+            Product(file, f"{prefix}.attn_k", kv, s.width, Pairs(s.kv_heads, s.rotated) if s.interleaved else None),
             Product(file, f"{prefix}.attn_v", kv, s.width),
         )
         self.out = Product(file, f"{prefix}.attn_output", s.width, q)
@@ -195,16 +232,31 @@ class Attention(nn.Module):
             Norm(file, f"{prefix}.attn_{side}_norm", s.head_dim, s.eps) if f"{prefix}.attn_{side}_norm.weight" in file.tensors else None
             for side in "qk"
         )
+        sinks = f"{prefix}.attn_sinks.weight"
+        self.sinks = plain(file.tensor(sinks, (s.heads,))) if sinks in file.tensors else np.full(s.heads, -np.inf, np.float32)
         self.number, self.settings, self.kernels = number, s, kernels
 
     def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
         s, tokens = self.settings, x.shape[0]
         q, k, v = (ops.reshape(a, (tokens, -1, s.head_dim)) for a in self.qkv(x))
         q, k = (a if norm is None else norm(a) for a, norm in ((q, self.q_norm), (k, self.k_norm)))
-        q, k = (ops.rotary_embedding(a, step.positions, step.frequencies) for a in (q, k))
+        q, k = (self.rotated(a, step) for a in (q, k))
+        q, k, v = (ops.pad(a, (0, 0, (0, s.cache_dim - s.head_dim))) if s.cache_dim > s.head_dim else a for a in (q, k, v))
         keys, values = self.kernels.append(k, v, self.number, step.positions, step.sequence, step.page_table, keys, values)
-        a = self.kernels.attend(q, keys, values, self.number, step.positions, step.sequence, step.first, step.length, step.page_table)
+        a = self.kernels.attend(
+            q, keys, values, self.number, step.positions, step.sequence, step.first, step.length, step.page_table, ops.constant(self.sinks)
+        )  # fmt: skip
+        a = ops.slice(a, 2, stop=s.head_dim) if s.cache_dim > s.head_dim else a
         return self.out(ops.reshape(a, (tokens, s.heads * s.head_dim))), keys, values
+
+    def rotated(self, a: Any, step: Step) -> Any:
+        """Returns queries or keys [tokens, heads, head_dim] with RoPE applied to the first `rotated` elements of each head."""
+        s = self.settings
+        if s.rotated == s.head_dim:  # `score_scale` has the factor
+            return ops.rotary_embedding(a, step.positions, step.frequencies)
+        turned, rest = ops.split(a, [s.rotated, s.head_dim - s.rotated], axis=2)
+        turned = ops.rotary_embedding(turned, step.positions, step.frequencies)
+        return ops.concat([turned if s.rope_factor == 1.0 else turned * s.rope_factor, rest], axis=2)
 
 
 @dataclass(slots=True)
@@ -220,13 +272,17 @@ class Step:
 
 
 class Layer(nn.Module):
-    """One pre-norm layer: attention and feed-forward, each with a residual connection."""
+    """One pre-norm layer: attention and feed-forward (or experts), each with a residual connection."""
 
     def __init__(self, file: GgufFile, number: int, s: Settings, kernels: Paged) -> None:
         self.attn_norm = Norm(file, f"blk.{number}.attn_norm", s.width, s.eps)
         self.attention = Attention(file, number, s, kernels)
         self.ffn_norm = Norm(file, f"blk.{number}.ffn_norm", s.width, s.eps)
-        self.ffn = FeedForward(file, f"blk.{number}", s)
+        self.ffn = self.make_ffn(file, f"blk.{number}", s)
+
+    def make_ffn(self, file: GgufFile, prefix: str, s: Settings) -> nn.Module:
+        """Returns the feed-forward network; layers with experts override this."""
+        return FeedForward(file, prefix, s)
 
     def forward(self, x: Any, step: Step, keys: Any, values: Any) -> tuple[Any, Any, Any]:
         a, keys, values = self.attention(self.attn_norm(x), step, keys, values)
@@ -240,10 +296,10 @@ class Decoder(nn.Module):
     def __init__(self, file: GgufFile, s: Settings, cache: Any = None, kernels: Paged | None = None) -> None:
         self.settings = s
         self.cache = cache or f16
-        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.head_dim, s.scale, cache=self.cache)
+        self.kernels = kernels or Paged(s.heads, s.kv_heads, s.cache_dim, s.score_scale, cache=self.cache)
         self.embedding = file.tensor("token_embd.weight", (s.vocab_size, s.width))
         self.head = file.tensor("output.weight", (s.vocab_size, s.width)) if "output.weight" in file.tensors else self.embedding
-        self.frequencies = frequencies(file, s)
+        self.frequencies = rope_frequencies(file, s)
         self.layer = nn.ModuleList([self.make_layer(file, n) for n in range(s.layers)])
         self.norm = Norm(file, "output_norm", s.width, s.eps)
         self.inputs = {
@@ -253,16 +309,16 @@ class Decoder(nn.Module):
             "kv_len": Tensor[i32, b],
             "page_table": Tensor[i32, b, p],
             "rows": Tensor[i32, r],
-            "keys": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, s.head_dim, PAGE],
-            "values": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, PAGE, s.head_dim],
+            "keys": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, s.cache_dim, PAGE],
+            "values": State[self.cache, runs, layers, self.kernels.run, s.kv_heads, PAGE, s.cache_dim],
         }
 
     def make_layer(self, file: GgufFile, number: int) -> nn.Module:
-        """Returns a layer; families with different layers override this."""
+        """Returns decoder layer `number`; families with different layers override this."""
         return Layer(file, number, self.settings, self.kernels)
 
     def finish(self, logits: Any) -> Any:
-        """Post-processes the logits; families override this."""
+        """Returns the logits unchanged; families override this to post-process them."""
         return logits
 
     def forward(
@@ -284,23 +340,11 @@ class Decoder(nn.Module):
         return ops.half_take(rows, tokens, format=format.name) if format.name in HALVES else ops.take(rows, tokens, axis=0)
 
 
-def frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
-    """Returns the RoPE frequencies, divided by the linear scaling (unless not `stretched`) and by the factors that a file may have."""
-    exact = s.base ** -(np.arange(0, s.head_dim, 2, dtype=np.float64) / s.head_dim) / (_stretch(file, s) if stretched else 1.0)
-    if "rope_freqs.weight" in file.tensors:
-        exact = exact / plain(file.tensor("rope_freqs.weight", (s.head_dim // 2,)))
-    result: np.ndarray[Any, Any] = exact.astype(np.float32)
-    return result
+def rope_frequencies(file: GgufFile, s: Settings, stretched: bool = True) -> np.ndarray[Any, Any]:
+    """Returns the RoPE frequencies of the model, divided by the factors in `rope_freqs.weight` if the file has them (Llama 3).
 
-
-def _stretch(file: GgufFile, s: Settings) -> float:
-    """Returns the linear RoPE scaling factor; raises for other methods of context extension, which would compute a different model."""
-    kind = file.architecture
-    turned = file.integer(f"{kind}.rope.dimension_count", s.head_dim)
-    way = file.text(f"{kind}.rope.scaling.type", "linear")  # old files have a factor and no type
-    if turned != s.head_dim or way not in ("none", "linear"):
-        raise UnsupportedError(
-            f"gguf: the rotation of {turned} of {s.head_dim} elements, scaled as `{shown(way)}`, is not supported",
-            facts=[f"file `{file.name}`", "supported: all elements, scaled as none or linear"],
-        )
-    return _positive(file, f"{kind}.rope.scaling.factor", 1.0) if way == "linear" else 1.0
+    `stretched` applies the file's context extension.
+    """
+    stored_factors = "rope_freqs.weight" in file.tensors
+    factors = plain(file.tensor("rope_freqs.weight", (s.rotated // 2,))).astype(np.float64) if stored_factors else None
+    return frequencies(file, s.rotated, s.base, factors, stretched=stretched, whole=file.architecture != "gpt-oss")

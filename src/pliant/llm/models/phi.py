@@ -1,4 +1,4 @@
-"""Phi 3: like llama, with fused QKV and gate/up matrices, and sliding-window attention.
+"""Phi 3 and 4: like llama, with fused QKV and gate/up matrices, and sliding-window attention.
 
 Of models with two sets of RoPE factors, the set for the original context is used, and the context is limited to that.
 """
@@ -6,6 +6,7 @@ Of models with two sets of RoPE factors, the set for the original context is use
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from ... import f16
@@ -17,17 +18,20 @@ from .parts import Decoder, settings_of
 
 
 def build(file: GgufFile, cache: Any = None) -> Decoder:
-    """Builds the model of a file."""
+    """Builds the Phi 3 model of a GGUF file as an nn module."""
     file = _unfused(file)
     s = settings_of(file, interleaved=False)
+    s = replace(s, rope_factor=s.rope_factor * _stronger(file))
     window = file.integer("phi3.attention.sliding_window", 0)
-    scale = s.scale * _stronger(file) ** 2
-    kernels = Paged(s.heads, s.kv_heads, s.head_dim, scale, window if window < s.context else 0, cache=cache or f16)
+    kernels = Paged(s.heads, s.kv_heads, s.cache_dim, s.score_scale, window if window < s.context else 0, cache=cache or f16)
     return Decoder(file, s, cache, kernels)
 
 
 def _unfused(file: GgufFile) -> GgufFile:
-    """Returns the file with its fused matrices split into separate tensors, and without context extension."""
+    """Returns the file with its fused matrices split into separate tensors.
+
+    If it has RoPE factors for long texts, those for short texts are used, and the context is the original one.
+    """
     kind = file.architecture
     heads = file.integer(f"{kind}.attention.head_count", low=1, high=4096)
     kv_heads = file.integer(f"{kind}.attention.head_count_kv", heads, low=1, high=heads)
@@ -50,7 +54,7 @@ def _unfused(file: GgufFile) -> GgufFile:
 
 
 def _cut(file: GgufFile, prefix: str, fused: str, rows: dict[str, int]) -> dict[str, GgufTensor]:
-    """Splits a fused matrix by rows."""
+    """Returns the parts of a fused matrix, split by rows, by name; raises ModelFileError if it has another number of rows."""
     whole = file.tensor(f"{prefix}.{fused}.weight")
     if len(whole.shape) != 2 or whole.shape[0] != sum(rows.values()):
         raise ModelFileError(
@@ -66,7 +70,10 @@ def _cut(file: GgufFile, prefix: str, fused: str, rows: dict[str, int]) -> dict[
 
 
 def _stronger(file: GgufFile) -> float:
-    """Returns the factor by which models with RoPE factors scale queries and keys."""
+    """Returns the factor by which models with RoPE factors scale queries and keys, 1 for others.
+
+    Raises ModelFileError for an invalid one.
+    """
     if "rope_factors_short.weight" not in file.tensors:
         return 1.0
     factor = file.number("phi3.rope.scaling.attn_factor", 1.0)

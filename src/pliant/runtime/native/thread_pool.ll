@@ -560,9 +560,21 @@ inline:
   ret i32 %alone
 launch:
   %now = call i64 $counter()
-  ; A ticket is one chunk. From 2^30 chunks on it is a batch of them, so that lo and hi fit into 32 bits each.
+  ; A ticket is a batch of chunks: a sixteenth of a thread's share, so that a thread on a slow or busy core leaves work to the others, and
+  ; at most 4 chunks (20 microseconds at the default grain), because the launcher waits for the last ticket. All threads take tickets
+  ; from one word of memory, so from 16 threads on tickets are larger: a quarter of a share, and up to a chunk for every 4 threads.
+  %threads = add i64 %workers, 1
+  %crowd = icmp ugt i64 %threads, 16
+  %shift = select i1 %crowd, i64 2, i64 4
+  %shares = shl i64 %threads, %shift
+  %share = udiv i64 %chunks, %shares
+  %quarter = lshr i64 %threads, 2
+  %most = call i64 @llvm.smax.i64(i64 %quarter, i64 4)
+  %even = call i64 @llvm.smin.i64(i64 %share, i64 %most)
+  ; From 2^30 chunks on a batch is as large as it must be for lo and hi to fit into 32 bits each.
   %excess = lshr i64 %chunks, 30
-  %batch = add i64 %excess, 1
+  %least = add i64 %excess, 1
+  %batch = call i64 @llvm.smax.i64(i64 %even, i64 %least)
   %chunks.less = sub i64 %chunks, 1
   %tickets.less = udiv i64 %chunks.less, %batch
   %total = add i64 %tickets.less, 1

@@ -29,7 +29,10 @@ TAILS = (4, 2, 1)  # the tiles of the remaining rows: the bits of their number
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """Makes the numbers of groups, packs and weight rows symbols: the code does not depend on them, so layers share one kernel."""
+    """Returns the site with symbols for the numbers of groups, packs and weight rows, and their values.
+
+    The code does not depend on them, so layers share one kernel.
+    """
     format, y = format_of(site.attrs.format), site.outs[0]
     groups, packs, end = Dim("groups", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {groups: site.buffer(1).shape[1], packs: site.buffer(3).shape[0], end: y.shape[1]}
@@ -77,10 +80,10 @@ def load_factors(name: str) -> Any:
     HAS_MINIMUM, AT_SCALE, AT_MINIMUM = MINIMUM is not None, fields.codes, fields.at_minimum
 
     @inline
-    def factors(weights, pack, g, d, m):
-        scale = view(weights[pack, g, AT_SCALE], (PACK,), dtype=SCALE)
+    def factors(weights, at, g, d, m):
+        scale = view(weights[*at, g, AT_SCALE], (PACK,), dtype=SCALE)
         if HAS_MINIMUM:
-            minimum = view(weights[pack, g, AT_MINIMUM], (PACK,), dtype=MINIMUM)
+            minimum = view(weights[*at, g, AT_MINIMUM], (PACK,), dtype=MINIMUM)
             for j in vector(PACK):
                 d[j] = converted(f32, scale[j])
                 m[j] = converted(f32, minimum[j])
@@ -92,13 +95,15 @@ def load_factors(name: str) -> Any:
     return factors
 
 
-def matmul(site: Site) -> Any:
-    """Builds the body of `block_matmul`."""
-    (q, e, sums, weights), y, format = site.args, site.outs[0], format_of(site.attrs.format)
-    (count, end), (packs, groups, _), W = y.shape, weights.shape, weights.dtype
+def register_tile(name: str, q: Any, e: Any, sums: Any, weights: Any, y: Any, groups: Any) -> Any:
+    """Returns the inline function `tile(at, column, start, rows)`: adjacent rows of activations times the pack of weights `weights[*at]`.
+
+    Its results go to the columns of `y` from `column` on. A row is computed by the same operations for every number of rows.
+    """
+    format, end, W = format_of(name), y.shape[1], weights.dtype
     GROUP, PARTS, PAIRED, WORDS = group_of(format), parts_of(group_of(format)), half_bytes(format), group_bytes(format).codes // (PACK * 4)
     SIZE, STEP, HALVES = GROUP // PARTS, 8 if PAIRED else 4, (0, 1) if PAIRED else (0,)  # packed 4-bit codes have two fours per word
-    factors = load_factors(site.attrs.format)
+    factors = load_factors(name)
 
     @inline
     def add_part(mixed, codes, start, rows, g, part):
@@ -121,12 +126,12 @@ def matmul(site: Site) -> Any:
                 mixed[i, j] = muladd(cast(f32, dot[i, j]), e[start + i, g, part], mixed[i, j])
 
     @inline
-    def tile(pack, start, rows):
-        """Multiplies adjacent rows of activations by one pack of weights."""
+    def tile(at, column, start, rows):
+        """Multiplies adjacent rows of activations by one pack of weights, group by group, and stores the results up to column `end`."""
         acc = alloc((rows, PACK), f32, scope="register")
         clear(acc, rows, f32)
         for g in range(groups):
-            codes = view(weights[pack, g, 0], (WORDS, PACK, 4), dtype=W)
+            codes = view(weights[*at, g, 0], (WORDS, PACK, 4), dtype=W)
             mixed = alloc((rows, PACK), f32, scope="register")
             clear(mixed, rows, f32)
             if PARTS <= 2:
@@ -137,14 +142,27 @@ def matmul(site: Site) -> Any:
                     add_part(mixed, codes, start, rows, g, part)
             d = alloc((PACK,), f32, scope="register")
             m = alloc((PACK,), f32, scope="register")
-            factors(weights, pack, g, d, m)
+            factors(weights, at, g, d, m)
             for i in unroll(rows):
                 for j in vector(PACK):
                     acc[i, j] = muladd(m[j], sums[start + i, g], muladd(mixed[i, j], d[j], acc[i, j]))
         for i in unroll(rows):
             for j in vector(PACK):
-                if pack * PACK + j < end:
-                    y[start + i, pack * PACK + j] = acc[i, j]
+                if column + j < end:
+                    y[start + i, column + j] = acc[i, j]
+
+    return tile
+
+
+def matmul(site: Site) -> Any:
+    """Builds the body of `block_matmul`: i32 dot products of int8 codes per group, scaled by the factors of weights and activations."""
+    (q, e, sums, weights), y = site.args, site.outs[0]
+    count, (packs, groups, _) = y.shape[0], weights.shape
+    rows_by_pack = register_tile(site.attrs.format, q, e, sums, weights, y, groups)
+
+    @inline
+    def tile(pack, start, rows):
+        rows_by_pack((pack,), pack * PACK, start, rows)
 
     @inline
     def product():
@@ -165,7 +183,7 @@ def added(a, b):
 
 @inline
 def over_chunks(value, join, j, start):
-    """Joins the values of lane `j` in all chunks of PACK elements up to the one at `start`."""
+    """Joins the values of lane `j` in all chunks of PACK elements up to the one at `start`; expands recursively."""
     return join(over_chunks(value, join, j, start - PACK), value(j + start)) if start > 0 else value(j)
 
 

@@ -25,7 +25,10 @@ from .build import Site
 
 
 def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
-    """Makes the numbers of groups, packs and weight rows symbols: the code does not depend on them, so layers share one kernel."""
+    """Returns the site with symbols for the numbers of groups, packs and weight rows, and their values.
+
+    The code does not depend on them, so layers share one kernel.
+    """
     x, weights, y = site.buffer(0), site.buffer(1), site.outs[0]
     groups, packs, end = Dim("groups", max=LARGEST), Dim("packs", max=LARGEST), Dim("end")
     values: dict[Var, Expr] = {groups: weights.shape[1], packs: weights.shape[0], end: y.shape[1]}
@@ -35,7 +38,7 @@ def matmul_dims(site: Site) -> tuple[Site, dict[Var, Expr]]:
 
 
 def matmul(site: Site) -> Any:
-    """Builds the body of `block_matmul_exact`."""
+    """Builds the body of `block_matmul_exact`: f32 activations times weights that are decoded to f32 in registers."""
     (x, weights), y, format = site.args, site.outs[0], format_of(site.attrs.format)
     (count, end), (packs, groups, _) = y.shape, weights.shape
     GROUP, WORDS, PAIRED = group_of(format), group_bytes(format).codes // (PACK * 4), half_bytes(format)
@@ -63,7 +66,7 @@ def matmul(site: Site) -> Any:
             codes = view(weights[pack, g, 0], (WORDS, PACK), dtype=u32)
             d = alloc((PACK,), f32, scope="register")
             m = alloc((PACK,), f32, scope="register")
-            factors(weights, pack, g, d, m)
+            factors(weights, (pack,), g, d, m)
             for word in range(GROUP // EACH):
                 for pair in unroll(EACH // 2):
                     add_element(even, start, rows, g, codes, word, pair * 2, d, m)
