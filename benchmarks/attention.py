@@ -73,7 +73,8 @@ def paged(target: str, heads: int, kv: int, d: int, tokens: int, before: int) ->
         first[tile], length[tile] = start, min(shape.tokens, tokens - start)
     table = np.arange(count, dtype=np.int32)[None]
     wanted = truth(*(x.transpose(1, 0, 2) for x in (q, k[:keys], v[:keys])), np.arange(keys) <= places[:, None])
-    return lambda: f(q, *pages, 0, places, sequence, first, length, table), wanted.transpose(1, 0, 2)
+    sinks = np.full(heads, -np.inf, np.float32)
+    return lambda: f(q, *pages, 0, places, sequence, first, length, table, sinks), wanted.transpose(1, 0, 2)
 
 
 SQUARES = [(d, size) for d in (32, 64) for size in (17, 128, 311)]

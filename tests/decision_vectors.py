@@ -76,10 +76,20 @@ LAYERS: dict[str, Layer] = {
     ),
     "conv_stride_blocked": Layer(
         "relu(conv(conv(x0, x1, padding=1), x2, stride=2))",
-        ((1, 32, 20, 20), (32, 32, 3, 3), (16, 32, 3, 3)),
+        ((1, 16, 20, 20), (32, 16, 3, 3), (16, 32, 3, 3)),
         "convolutions of blocks",
         (),
         (1, 2),
+    ),
+    "conv_winograd": Layer(
+        "relu(conv(conv(x0, x1), x2, padding=1))",
+        ((1, 16, 14, 14), (32, 16, 1, 1), (32, 32, 3, 3)),
+        "convolutions by winograd",
+        (),
+        (1, 2),
+    ),
+    "conv_winograd_dynamic": Layer(
+        "conv(conv(x0, x1), x2, padding=1)", ((1, 8, "n", 17), (24, 8, 1, 1), (40, 24, 3, 3)), "convolutions by winograd", (), (1, 2)
     ),
     "depthwise": Layer("conv(x0, x1, padding=1, groups=12)", ((1, 12, 28, 28), (12, 1, 3, 3)), "windows"),
     "depthwise_stride": Layer("conv(x0, x1, stride=2, padding=2, groups=8)", ((1, 8, 30, 26), (8, 1, 5, 5)), "windows"),

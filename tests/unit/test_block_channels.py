@@ -103,7 +103,8 @@ def test_values_between_convolutions_lie_in_blocks() -> None:
     found = shapes(net(residual))
     assert found == {
         "conv_relu": ["n", "2", "h", "w", "16"],
-        "conv_sigmoid_mul_add": ["n", "2", "h", "w", "16"],
+        "winograd_weight": ["4", "4", "32", "32"],
+        "winograd_conv_sigmoid_mul_add": ["n", "2", "h", "w", "16"],
         "conv": ["n", "5", "h", "w"],
     }
 

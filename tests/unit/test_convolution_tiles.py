@@ -93,3 +93,21 @@ def test_channels_that_are_no_constants_give_the_same_numbers(channels: str) -> 
     truth = np.einsum("cpqmab,jcmabl->jpql", windows.astype(np.float64), k)
     for y in results:
         np.testing.assert_allclose(y, truth, rtol=1e-4, atol=1e-4)
+
+
+POINTWISE = """
+@kernel(layouts={{"x": ("lambda d0, d1, d2, d3: (d1 // 8, d2, d3, d1 % 8)", None)}})
+def conv(x: Tensor[f32, 3, {h}, {w}, 8], k: Tensor[f32, 12, 24, 8], y: Out[f32, 96, {h}, {w}]) -> None:
+    for j, p, q, c, m in grid(96, {h}, {w}, 3, 8):
+        with block("sum", "SSSRR", j, p, q, c, m) as (vj, vp, vq, vc, vm):
+            with init():
+                y[vj, vp, vq] = 0.0
+            y[vj, vp, vq] += x[vc, vp, vq, vm] * k[vj // 8, vc * 8 + vm, vj % 8]
+"""
+
+
+@pytest.mark.parametrize(("h", "w", "tile"), [(160, 160, "8x8"), (32, 64, "8x8"), (160, 152, "4x24")])
+def test_stores_to_planes_of_whole_pages_stay_in_one_set_of_the_cache(h: int, w: int, tile: str) -> None:
+    """160 by 160 floats are 25 pages and 32 by 64 are two: all planes are in one set, which has 8 lines. 160 by 152 are no whole pages."""
+    _, why = default_schedule(parse(POINTWISE.format(h=h, w=w)), target("llvm:znver3"))
+    assert f"in tiles of {tile} in registers" in why

@@ -50,6 +50,29 @@ def conv(x: Tensor[f32, 4, 6, 6], w: Tensor[f32, 8, 4, 3, 3], y: Out[f32, 8, 4, 
             y[vo, vi, vj] += x[vc, vi + vr, vj + vt] * w[vo, vc, vr, vt]
 """
 
+# The rule sees the stages and not what the transforms compute: here they only move elements.
+WINOGRAD = """
+@kernel
+def tiled(x: Tensor[f32, 4, 4, 8], w: Tensor[f32, 4, 4, 8, 8], y: Out[f32, 4, 4, 8]) -> None:
+    padded = alloc((2, 4, 6, 8), f32)
+    for m, k, n, j in grid(2, 4, 6, 8):
+        with block("padded", "SSSS", m, k, n, j) as (vm, vk, vn, vj):
+            padded[vm, vk, vn, vj] = select(vm * 2 + vk < 4 and vn < 4, x[vm * 2 + vk, vn, vj], 0.0)
+    tiles = alloc((4, 4, 2, 2, 8), f32)
+    for k, l, m, n, j in grid(4, 4, 2, 2, 8):
+        with block("tiles", "SSSSS", k, l, m, n, j) as (vk, vl, vm, vn, vj):
+            tiles[vk, vl, vm, vn, vj] = padded[vm, vk, vn * 2 + vl, vj]
+    sum = alloc((4, 4, 2, 2, 8), f32)
+    for k, l, m, n, j, o in grid(4, 4, 2, 2, 8, 8):
+        with block("sum", "SSSSSR", k, l, m, n, j, o) as (vk, vl, vm, vn, vj, vo):
+            with init():
+                sum[vk, vl, vm, vn, vj] = 0.0
+            sum[vk, vl, vm, vn, vj] += tiles[vk, vl, vm, vn, vo] * w[vk, vl, vo, vj]
+    for r, t, j in grid(4, 4, 8):
+        with block("y", "SSS", r, t, j) as (vr, vt, vj):
+            y[vr, vt, vj] = sum[vr % 2, vt % 2, vr // 2, vt // 2, vj] + 1.0
+"""
+
 WINDOWS = """
 @kernel
 def stencil(x: Tensor[f32, 4, 34], w: Tensor[f32, 3], y: Out[f32, 4, 32]) -> None:
@@ -190,11 +213,17 @@ def steps(x: Tensor[f32, n], y: Out[f32, n]) -> None:
 
 BYTES = np.ones((8, 8), np.int8)
 WEIGHT = np.ones((8, 8, 1, 1), np.float32)
+TO_ONE = np.ones((1, 8, 1, 3), np.float32)
 
 
 @function
 def blocked(x: Tensor[f32, 1, 8, 4, 4]) -> Tensor[f32, 1, 8, 4, 4]:
     return ops.relu(ops.conv(ops.conv(x, WEIGHT), WEIGHT))
+
+
+@function
+def to_one(x: Tensor[f32, 1, 8, 4, 8]) -> Tensor[f32, 1, 1, 4, 6]:
+    return ops.relu(ops.conv(ops.conv(x, WEIGHT), TO_ONE))
 
 
 @function
@@ -204,7 +233,9 @@ def integers(x: Tensor[u8, 4, 8]) -> Tensor[i32, 4, 8]:
 
 PROGRAMS: dict[str, Any] = {
     "instruction": INSTRUCTION,
+    "winograd": WINOGRAD,
     "convolutions_of_blocks": blocked,
+    "channel_sums": to_one,
     "convolutions": CONVOLUTION,
     "windows": WINDOWS,
     "inlining": INLINING,

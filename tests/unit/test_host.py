@@ -689,8 +689,8 @@ def test_poison_shows_a_plan_that_reuses_memory_too_early(monkeypatch: pytest.Mo
     from pliant.lower.host import host
     from pliant.lower.host.memory_plan import Plan, plan_memory
 
-    def careless(temporaries: Any, share: bool) -> Plan:
-        plan = plan_memory(temporaries, share)
+    def careless(temporaries: Any, share: bool, relations: Any) -> Plan:
+        plan = plan_memory(temporaries, share, relations)
         return Plan(tuple(plan.offsets[0] for _ in plan.offsets), plan.size)
 
     x, w = random(3, 8), random(8, 8, seed=1)

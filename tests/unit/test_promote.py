@@ -36,6 +36,12 @@ def weights(*shape: int) -> Any:
     return (RNG.standard_normal(shape) * 0.2).astype(np.float32)
 
 
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions are direct sums: those by Winograd's algorithm know all of their sizes (docs/design/0028)."""
+    monkeypatch.setenv("PLIANT_DISABLE", "winograd_convolutions")
+
+
 def net(body: Callable[[Any], Any], channels: int = 3) -> Function:
     """A function of images whose number and size are not known."""
     builder = Builder("net")
@@ -123,13 +129,13 @@ def test_results_are_the_same_bits(name: str) -> None:
         np.testing.assert_allclose(result, truth, rtol=2e-3, atol=2e-3)
 
 
-def test_layers_that_differ_in_channels_are_one_program() -> None:
+def test_layers_that_differ_in_channels_are_one_program(direct: None) -> None:
     assert shapes(net(NETS["blocks"]), "conv_relu") == ["f32[n, size0, h, w, 16]"]
     assert shapes(net(depthwise(32, 48)), "conv_relu") == ["f32[n, size0, h, w, 16]"]
     assert len(programs(net(NETS["blocks"]), "copy_elision")) == 1 + len(programs(net(NETS["blocks"])))
 
 
-def test_sums_that_are_long_keep_their_number_of_terms() -> None:
+def test_sums_that_are_long_keep_their_number_of_terms(direct: None) -> None:
     assert shapes(net(convolutions(128, 64, 256, 64)), "conv_relu") == [f"f32[n, {size}, h, w, 16]" for size in (16, 4, 8)]
 
 
@@ -218,7 +224,7 @@ def test_programs_over_runs_of_neighbors_keep_their_sizes() -> None:
     assert free(flat) == []
 
 
-def test_a_convolution_takes_the_tile_that_it_is_asked_for() -> None:
+def test_a_convolution_takes_the_tile_that_it_is_asked_for(direct: None) -> None:
     (conv,) = (f for f in programs(net(NETS["blocks"])).values() if f.name == "conv_relu")
     (asked,) = free_sizes(conv, SIXTEEN).tiles.values()
     assert f"in tiles of {asked[0]}x{asked[1] * 16} in registers" in default_schedule(conv, SIXTEEN)[1]

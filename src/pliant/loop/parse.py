@@ -21,6 +21,7 @@ from ..sym import script as scalar_script
 from ..sym import spec
 from ..sym.annotation import read_annotation
 from ..sym.expr import TRUE, Const, Expr, Var
+from ..sym.relations import parse_keywords
 from ..sym.spec import TensorSpec
 from . import script
 from .attributes import NO_ATTRS, FuncAttrs, read_attrs
@@ -66,7 +67,10 @@ class KernelParser(ComputeParser):
         raise self.unsupported(node, f"a kernel has no `{_keyword(node)}` statement", help=_STATEMENT_HELP.get(type(node), ""))
 
     def expression(self, node: ast.Expr) -> Stmt:
-        """Parses a call, a name for an expression (`:=`), or a string literal used as a comment."""
+        """Parses a statement that is an expression: a call, a name for an expression (`:=`), or a string literal used as a comment.
+
+        Raises for any other expression, because it would do nothing.
+        """
         call = node.value
         if isinstance(call, ast.Constant) and isinstance(call.value, str):
             return Seq(())
@@ -121,7 +125,10 @@ class KernelParser(ComputeParser):
             raise self.unsupported(node.orelse[0], "a loop has no `else`")
 
     def loop(self, node: ast.For) -> Stmt:
-        """Parses `for i in range(n)` and the other kinds of loops."""
+        """Parses `for i in range(n)` and the other kinds of loops; a loop has one or two bounds and no step.
+
+        Raises an Error for other forms.
+        """
         self.no_else(node)
         word = self.word(node.iter)
         if word != "grid" and word != "gpu" and word not in LOOP_WORDS:
@@ -152,7 +159,7 @@ class KernelParser(ComputeParser):
         return self.nest(node, [(node.target, start, bounds[-1])], kind, annotations)
 
     def grid(self, node: ast.For, call: ast.Call) -> Stmt:
-        """Parses `for i, j in grid(n, m)`."""
+        """Parses `for i, j in grid(n, m)`. Raises an Error for other forms."""
         self.arguments(call, -1)
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         if len(targets) != len(call.args) or not targets:
@@ -161,7 +168,7 @@ class KernelParser(ComputeParser):
         return self.nest(node, [(t, Const(0, i64), self.index(a)) for t, a in zip(targets, call.args, strict=True)], "serial", {})
 
     def nest(self, node: ast.For, loops: list[tuple[ast.expr, Expr, Expr]], kind: str, annotations: Mapping[str, Any]) -> Stmt:
-        """Parses the body of a loop and builds the nest of loops around it, outermost first."""
+        """Parses the body of a loop and builds the nest of loops around it, outermost first. Raises an Error for other forms."""
         ranges: list[tuple[Var, Expr, Expr]] = []
         with self.scope(repeated=True):
             for target, start, stop in loops:
@@ -176,7 +183,10 @@ class KernelParser(ComputeParser):
         return result
 
     def annotations(self, call: ast.Call) -> dict[str, Any]:
-        """Parses keyword arguments as annotations: Python literals; `**{"a.b": 1}` for other keys; `grain` may be an expression."""
+        """Parses keyword arguments as annotations: Python literals; `**{"a.b": 1}` for other keys; `grain` may be an expression.
+
+        Raises an Error for other forms.
+        """
         notes: dict[str, Any] = {}
         for k in call.keywords:
             try:
@@ -194,7 +204,7 @@ class KernelParser(ComputeParser):
     # Blocks.
 
     def with_(self, node: ast.With) -> Stmt:
-        """Parses `with block(...)`."""
+        """Parses `with block(...)`; raises for any other `with`."""
         item = node.items[0]
         word = self.word(item.context_expr)
         if word == "init":
@@ -205,7 +215,7 @@ class KernelParser(ComputeParser):
         return self.block(node, item.context_expr, item.optional_vars)
 
     def block(self, node: ast.With, call: ast.Call, targets: ast.expr | None) -> Stmt:
-        """Parses `with block("c", "SSR", i, j, k) as (vi, vj, vk):`."""
+        """Parses `with block("c", "SSR", i, j, k) as (vi, vj, vk):`; raises unless there are as many kinds as values and names."""
         self.arguments(call, -1)
         if not call.args:
             raise self.error(call, "a block has a name", help='block("name", "SR", i, k)')
@@ -271,7 +281,7 @@ class KernelParser(ComputeParser):
     # The function.
 
     def kernel(self, attrs: FuncAttrs) -> Func:
-        """Parses the whole function; rejects parameters that kernels do not have."""
+        """Parses the whole function; raises for a return annotation, for defaults, and for parameters that kernels do not have."""
         tree = self.source.tree
         a = tree.args
         for bad in (*a.posonlyargs, *a.kwonlyargs, *([a.vararg] if a.vararg else []), *([a.kwarg] if a.kwarg else [])):
@@ -287,7 +297,7 @@ class KernelParser(ComputeParser):
         return draft.with_(body=self.body(tree.body), attrs=attrs)
 
     def parameters(self, args: list[ast.arg]) -> tuple[Param, ...]:
-        """Parses the parameters. Scalars are bound first, because an extent may use one."""
+        """Parses the parameters. Scalars are bound first, because an extent may use one. Raises an Error for other forms."""
         scalars: dict[str, Var] = {}
         for arg in args:
             if arg.annotation is None:
@@ -301,7 +311,10 @@ class KernelParser(ComputeParser):
         return tuple(Param(scalars[a.arg]) if a.arg in scalars else self.tensor(a) for a in args)
 
     def tensor(self, arg: ast.arg) -> Param:
-        """Parses a tensor parameter."""
+        """Parses a tensor parameter, binds its name, and notes it as read-only if its role is "in".
+
+        Raises if the annotation is no tensor's.
+        """
         assert arg.annotation is not None
         declared = read_annotation(self, arg.annotation)
         if not isinstance(declared, TensorSpec):
@@ -334,7 +347,11 @@ _LANGUAGE: dict[str, object] = {
 
 
 def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
-    """Parses the kernels in a file's text, and returns them by name; the file is not executed."""
+    """Parses the kernels in a file's text, and returns them by name; the file is not executed.
+
+    Graph functions in it are skipped. Raises for text that is not Python, and for other statements than imports, dims, constants and
+    kernels.
+    """
     lines = text.splitlines(keepends=True)
     try:
         tree = ast.parse(text)
@@ -361,7 +378,7 @@ def parse_module(text: str, file: str = "<text>") -> dict[str, Func]:
 
 
 def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
-    """Parses the attributes of the decorator: `@kernel(scheduled=True)`."""
+    """Parses the attributes of the decorator, `@kernel(scheduled=True)`; raises if they are invalid."""
     values = {k: v for d in node.decorator_list if isinstance(d, ast.Call) for k, v in parser.annotations(d).items()}
     attrs = read_attrs(values, {a.arg for a in node.args.args})
     if isinstance(attrs, str):
@@ -370,12 +387,12 @@ def _attrs(parser: KernelParser, node: ast.FunctionDef) -> FuncAttrs:
 
 
 def _constant(node: ast.Assign, file: str, lines: list[str], scope: Mapping[str, object]) -> object:
-    """Parses the value of `n = dim("n", max=4096)` or `width = 64`."""
+    """Returns the dim of `n = dim("n", max=4096)`, or the literal of `width = 64`; raises for any other assignment."""
     value, where = node.value, span_of(node, file, lines)
     try:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and scope.get(value.func.id) is spec.dim:
             args = [ast.literal_eval(a) for a in value.args]
-            return spec.dim(*args, **{k.arg or "": ast.literal_eval(k.value) for k in value.keywords})
+            return spec.dim(*args, **parse_keywords(value, scope))
         return ast.literal_eval(value)
     except (ValueError, TypeError):
         raise Error('only `n = dim("n", ...)` and literals are assigned in a file of kernels', where=where) from None

@@ -71,28 +71,40 @@ def shown(value: Value) -> str:
 class Decisions:
     """All decisions of one compilation: the values that the user asked for, by name, and the ones that were made."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None, effort: str = "full") -> None:
         self.values = {_name(name): _plain(name, value) for name, value in (values or {}).items()}
+        self.effort = effort  # "fast": choices that compile fastest, where the bits of results stay the same
         self.kernels: list[OfKernel] = []
 
     def of_kernel(self, kernel: str, content: str = "") -> OfKernel:
-        """Return the decisions of one kernel; `content` is a hash that tells kernels of the same name apart."""
+        """Return the decisions of one kernel, with the values that the user asked for in it.
+
+        `content` is a hash that tells kernels of one name apart. A value may be asked for as `<block>.<what>`, `<kernel>.<block>.<what>` or
+        `<kernel>@<hash>.<block>.<what>`; the most specific name wins.
+        """
         names: dict[str, str] = {}
         for full in sorted(self.values, key=lambda name: (name.count("."), "@" in name)):  # the most specific name wins
             *of, block, what = ("", *full.split("."))
             name, _, start = of[-1].partition("@") if of else ("", "", "")
             if len(of) <= 2 and name in ("", kernel) and content.startswith(start):
                 names[f"{block}.{what}"] = full
-        answers = OfKernel(kernel, names, self.values)
+        answers = OfKernel(kernel, names, self.values, fast=self.effort == "fast")
         self.kernels.append(answers)
         return answers
 
     def text(self) -> str:
-        """Return the part of the cache key that stands for the decisions, in a canonical order."""
-        return json.dumps(sorted(self.values.items())) if self.values else ""
+        """Return the part of the cache key that stands for the effort and the decisions, in a canonical order.
+
+        Empty if all are defaults.
+        """
+        effort = "" if self.effort == "full" else f"\neffort {self.effort}"
+        return effort + (json.dumps(sorted(self.values.items())) if self.values else "")
 
     def check_used(self, by: str = "rule", help: str = "pliant.explain lists the decisions of a program") -> None:
-        """Raise if a name was asked for that no decision has; `by` says who could have made it."""
+        """Raise DecisionError if a value was asked for under a name that no decision has.
+
+        `by` says in the message who could have made it.
+        """
         decided = [(k.kernel, d) for k in self.kernels for d in k.made.values()]
         for name in sorted(set(self.values) - {d.asked_as for _, d in decided}):
             from difflib import get_close_matches
@@ -109,10 +121,11 @@ class Decisions:
 class OfKernel:
     """The decisions of one kernel in a compilation, those of all its variants together."""
 
-    __slots__ = ("kernel", "made", "names", "values")
+    __slots__ = ("fast", "kernel", "made", "names", "values")
 
-    def __init__(self, kernel: str, names: Mapping[str, str], values: Mapping[str, Value]) -> None:
+    def __init__(self, kernel: str, names: Mapping[str, str], values: Mapping[str, Value], fast: bool = False) -> None:
         self.kernel = kernel
+        self.fast = fast  # takes the values that compile fastest
         self.names = names  # `<block>.<what>` -> the full name under which its value was asked for
         self.values = values
         self.made: dict[str, Decision] = {}
@@ -122,7 +135,10 @@ class OfKernel:
         return Decide(self, block, target)
 
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
-        """Return the value asked for, or the default if none was; raise if the value asked for is not in the domain."""
+        """Return the value asked for, or the default if none was, and record the decision.
+
+        Raise if the value asked for is not in the domain. `reorders` says that another value changes the order of a sum.
+        """
         full, legal = self.names.get(name, ""), _domain(domain)
         value = legal.member(self.values[full]) if full else default
         if value is None:
@@ -160,7 +176,10 @@ class Drawn(OfKernel):
         self.drawn: dict[str, Value] = {}  # a name has the same value in all variants
 
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
-        """Draw a value of the domain; return the default if another value would reorder a sum and that is not allowed."""
+        """Draw a value of the domain, the same as before for a name that was drawn, and record it.
+
+        Returns the default if another value would reorder a sum and that is not allowed.
+        """
         legal = _domain(domain)
         value = default if reorders and not self.may_reorder else legal.member(self.drawn[name]) if name in self.drawn else None
         value = legal.draw(self.stream) if value is None else value
@@ -196,8 +215,16 @@ class Decide:
         reorders: bool = False,
         kind: Kind = "schedule",
         why: str | Callable[[], str] = "",
+        plain: V | None = None,
     ) -> V:
-        """Make the choice `<block>.<what>` from a domain: return the value that was asked for under that name, else `default`."""
+        """Make the choice `<block>.<what>` from a domain: return the value that was asked for under that name, else `default`.
+
+        `plain` is the value of the domain that compiles fastest, the default of a compilation with `effort="fast"`. No choice that reorders
+        a sum has one, because results have the same bits with any effort.
+        """
+        assert plain is None or not reorders
+        if plain is not None and self.kernel.fast:
+            default, why = plain, 'effort="fast": the fewest bodies to compile'
         return self.kernel.decide(f"{self.block}.{what}", domain, default, reorders, kind, why)
 
 
@@ -214,7 +241,10 @@ def _name(name: Any) -> str:
 
 
 def _plain(name: str, value: Any) -> Value:
-    """Return a value as JSON has it: a number, a text, or a tuple of numbers; raise if it is none of these."""
+    """Return a value as JSON has it: a whole number, a bool, a text, or a tuple of whole numbers.
+
+    Raise a DecisionError if it is none of these.
+    """
     if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
         return tuple(int(v) for v in value)
     if isinstance(value, (bool, int, str)):

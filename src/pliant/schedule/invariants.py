@@ -10,7 +10,18 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from ..loop.analysis.nests import accesses, base_facts, block_around, has_cases, index, loops_above, path_to, predicate_over_loops
+from ..loop.analysis.nests import (
+    accesses,
+    base_facts,
+    block_around,
+    blocks,
+    control_loads,
+    has_cases,
+    index,
+    loops_above,
+    path_to,
+    predicate_over_loops,
+)
 from ..loop.buffer import MOST_STACK, stack_bytes
 from ..loop.stmt import Block, For, Func, walk_stmts
 from ..support.refusal import Refusal
@@ -27,16 +38,20 @@ NESTED = {
     "add_unit_loop", "annotate", "blockize", "fuse", "loop_partition", "partition", "reorder", "set_scope",
     "split", "tensorize", "transform_block_layout", "transform_layout", "unannotate", "unroll", "vectorize",
 }  # fmt: skip
+# Primitives that change neither the order of iterations nor when the range of a loop is evaluated.
+REMARKS = {"add_unit_loop", "annotate", "unannotate"}
 Primitive = Callable[Concatenate[Func, P], tuple[Func, Forward]]
 
 
 def legal(fn: Primitive[P]) -> Primitive[P]:
-    """Wrap a primitive so that it raises if its result would violate the invariants."""
+    """Wrap a primitive so that it raises if its result would violate the invariants, or if a block around hides what it must see."""
 
     @functools.wraps(fn)
     def checked(func: Func, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Func, Forward]:
         if fn.__name__ not in NESTED:
             _check_outermost(func, fn.__name__, (*args, *kwargs.values()))
+        if index(func.body).loads_in_control and fn.__name__ not in REMARKS:
+            _check_control(func, fn.__name__, (*args, *kwargs.values()))
         result, forward = fn(func, *args, **kwargs)
         before = set(index(func.body).all_blocks)
         for b in index(result.body).all_blocks:
@@ -98,6 +113,22 @@ def _check_outermost(func: Func, name: str, args: tuple[object, ...]) -> None:
             )
             shown = f"loop `{x.var.name}`" if isinstance(x, For) else f"block `{x.name}`"
             raise refuse(f"cannot {name}: {shown} is not alone, {reason}", func, (x, "here"))
+
+
+def _check_control(func: Func, name: str, args: tuple[object, ...]) -> None:
+    """Raise if blocks in a loop write what a range or a condition in the same loop reads.
+
+    Dependences are computed from the accesses of blocks, and a range is evaluated once, before its loop: another order of iterations,
+    or a range that becomes a predicate, would read other values.
+    """
+    loops = [x for x in args if isinstance(x, For)]
+    read = {b for x in loops for b in control_loads(x)}
+    for x in loops:
+        for b in blocks(x):
+            changed = next((a.buffer for a in accesses(b) if a.write and a.buffer in read), None)
+            if changed is not None:
+                what = f"cannot {name}: block `{b.name}` writes `{changed.name}`, which the range of a loop or a condition reads"
+                raise refuse(what, func, (x, "in this loop"), (b, "writes it"))
 
 
 def binding_problem(func: Func, block: Block) -> str:

@@ -139,11 +139,13 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
         except TypeError as error:
             raise ScheduleError(f"{fn.__name__}: {error}", where=caller_span()) from None
         try:
-            arguments = {
-                name: self._resolve(value, str(signature.parameters[name].annotation))
-                for name, value in bound.arguments.items()
-                if name != first
-            }
+            arguments: dict[str, Any] = {}
+            for name, value in bound.arguments.items():
+                p = signature.parameters[name]
+                if name != first:
+                    several = p.kind is p.VAR_POSITIONAL
+                    resolved = [self._resolve(v, str(p.annotation)) for v in (value if several else (value,))]
+                    arguments[name] = tuple(resolved) if several else resolved[0]
             for name, p in signature.parameters.items():
                 if name != first and name not in arguments and p.kind is p.VAR_POSITIONAL:
                     arguments[name] = ()
@@ -166,13 +168,13 @@ def primitive(fn: Callable[..., tuple[Func, Forward]], gives: type[R] | None = N
 
 
 class Schedule(Sampling):
-    """A loop program under transformation by primitives; see the module docstring."""
+    """A loop program under transformation by primitives, which are its methods; handles survive edits, and a trace records all calls."""
 
     def __init__(self, source: Any, decisions: Mapping[str, Any] | Sequence[Position] | OfKernel = (), seed: int = 0) -> None:
         """Start a schedule of a loop program: a `Func`, or an object with `func` (a kernel, another schedule).
 
         Sampled choices take their values from `decisions`, by name or in order (the default rules pass an `OfKernel`); all others are drawn
-        from the seed's stream.
+        from the seed's stream. Raises a ScheduleError for another object.
         """
         func = source if isinstance(source, Func) else getattr(source, "func", None)
         if not isinstance(func, Func):
@@ -283,6 +285,7 @@ class Schedule(Sampling):
     partition = primitive(partitioning.partition, tuple)
     loop_partition = primitive(partitioning.loop_partition, tuple)
     fuse = primitive(loop_primitives.fuse, LoopHandle)
+    fission = primitive(join.fission, tuple)
     join = primitive(join.join, LoopHandle)
     reorder = primitive(loop_primitives.reorder)
     unroll = primitive(loop_primitives.unroll)
@@ -337,10 +340,12 @@ class Schedule(Sampling):
         return place
 
     def _resolve(self, value: Any, annotation: str) -> Any:
-        """Return the statement that an argument refers to, or the argument itself if it refers to none."""
+        """Return the statement, block or index map that an argument of a primitive refers to; an argument of another kind itself.
+
+        `annotation` is that of the primitive's parameter. Raises ScheduleError if it wants a loop or block and the argument is none, or is
+        gone, or belongs to another schedule.
+        """
         wanted = [word for word, part in (("loop", "For"), ("block", "Block")) if part in annotation]
-        if isinstance(value, tuple) and wanted:
-            return tuple(self._resolve(v, annotation) for v in value)
         value = plain(value)
         if "IndexMap" in annotation:
             return index_map(value, self.program.symbols)
@@ -388,7 +393,7 @@ class Schedule(Sampling):
         return value.id if isinstance(value, Handle) else plain(value)
 
     def _advance(self, func: Func, forward: Forward) -> None:
-        """Install the program after an edit, and move every handle to what its statement became."""
+        """Install the program after an edit, move every handle to what its statement became, and note how the edit may change rounding."""
         self.program = func
         for n, place in enumerate(self._places):
             if isinstance(place, str):

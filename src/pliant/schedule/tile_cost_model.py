@@ -99,7 +99,10 @@ class Tiles:
         return max(1, self.target.vector_bits // (8 * work.size))
 
     def best(self, works: tuple[Gemm, ...], threads: int = 2) -> int:
-        """Return the index of the tile that is fastest in the mean over workloads, each relative to its lower bound."""
+        """Return the index of the tile that is fastest in the mean over workloads, each relative to its lower bound.
+
+        Of tiles that are about as fast, it is one without a narrower last panel, then the largest, then the one of most vectors.
+        """
         import numpy as np
 
         costs = [self.cost(w, threads) for w in works]
@@ -126,7 +129,10 @@ class Choice:
 
 @functools.lru_cache(maxsize=256)  # variants of a kernel, and kernels of similar layers, ask the same question
 def choose_tile(target: Target, works: tuple[Gemm, ...], sizes: Sizes = ANY, spare: int = 0, threads: int = 2) -> Choice:
-    """Return the fastest register tile in the mean over the workloads; its text shows the terms of the last one."""
+    """Return the fastest register tile in the mean over the workloads, among those that fit the registers.
+
+    Its text shows the terms of the last one.
+    """
     tiles = Tiles.that_fit(target, works[-1], sizes, spare)
     n = tiles.best(works, threads)
     cost = tiles.cost(works[-1], threads)
@@ -145,10 +151,28 @@ def choose_tile(target: Target, works: tuple[Gemm, ...], sizes: Sizes = ANY, spa
 
 
 def legal_tiles(target: Target, work: Gemm, sizes: Sizes = ANY, spare: int = 0) -> tuple[tuple[int, int], ...]:
-    """Return rows and vectors of all tiles of some sizes that fit the registers."""
+    """Return rows and vectors of all tiles of some sizes whose registers, plus `spare`, fit the machine; at least the smallest tile."""
     needed = {(r, v): work.registers(r, v) + spare for r in sizes.rows for v in sizes.vectors}
     room = max(target.n_vector_registers, min(needed.values()))
     return tuple(tile for tile, registers in needed.items() if registers <= room)
+
+
+PLAIN_SUMS = 8  # most sums of a plain tile: as many hide the latency of two FMA units
+
+
+def plain_tile(tiles: Sequence[tuple[int, int]], rows: int | None, vectors: int | None) -> tuple[int, int] | None:
+    """Return the tile of a domain for `effort="fast"`: the largest that needs one body, because it leaves no remainder.
+
+    A tile has at most PLAIN_SUMS sums. `rows` and `vectors` are the size of the result; None if it is dynamic. A domain has for a dynamic
+    number of vectors only those counts that divide it, and for dynamic rows only one row leaves no remainder. Return None if the domain has
+    no such tile.
+    """
+    whole = [
+        (r, v)
+        for r, v in tiles
+        if r * v <= PLAIN_SUMS and (r == 1 or (rows is not None and rows % r == 0)) and (v == 1 or vectors is None or vectors % v == 0)
+    ]
+    return max(whole, key=lambda tile: (tile[0] * tile[1], tile[1]), default=None)
 
 
 class _Steps:

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from ...dtype import i64
 from ...support.record import dataclass
 from ...support.refusal import Refusal
-from ...sym.expr import Call, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product
+from ...sym.expr import Call, Cast, Const, Div, Expr, FloorDiv, FloorMod, Le, Mul, Var, free_vars, product
 from ...sym.prove import prove
 from ...sym.walk import walk
 from ..buffer import Buffer, Load
 from ..stmt import Block, Func, Reduce, Store
-from .nests import accesses, allocation, plain_iters, readers
+from .nests import accesses, allocation, plain_iters, readers, writers
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,8 @@ def reads_once(block: Block, buffer: Buffer) -> bool:
 def decodes(func: Func, block: Block) -> bool:
     """True if an elementwise block decodes (dequantizes) the right-hand side of a product.
 
-    It must be read by that product alone, and be made from at most half as many bits.
+    It must be read by that product alone, and be made from at most half as many bits. Elementwise blocks that only this one reads count as
+    parts of it: a transpose of decoded weights decodes them.
     """
     store = elementwise(block)
     if store is None or allocation(func, store.buffer) is None:
@@ -149,8 +150,39 @@ def decodes(func: Func, block: Block) -> bool:
         return False
     column = next(i.var for i in users[0].iters if i.var.name == roles.column)
     loads = [a for a in accesses(users[0]) if a.buffer is store.buffer]
-    sources = {a.buffer for a in accesses(block) if not a.write}
+    sources = {a.buffer for b in _chain(func, block) for a in accesses(b) if not a.write and _producer(func, a.buffer) is None}
     return all(column in free_vars(a.indices[-1]) for a in loads) and halves_bits(map(bits_of, sources), bits_of(store.buffer))
+
+
+def decodes_along_columns(func: Func, block: Block) -> bool:
+    """True if a product that computes decoded weights in place still reads vectors: the codes are contiguous along its columns."""
+    store = elementwise(block)
+    if store is None or len(_chain(func, block)) > 1 or not store.indices or not isinstance(column := store.indices[-1], Var):
+        return False
+    loads = [e for e in walk(store.value) if isinstance(e, Load) and column in free_vars(e)]
+    packs = {0 if along(e, column) else packed(e, column) for e in loads}
+    return len(packs) == 1 and None not in packs
+
+
+def only_converts(func: Func, block: Block) -> bool:
+    """True if a block that decodes weights does nothing but convert their dtype, which costs about as much as a load."""
+    values = [store.value for b in _chain(func, block) if (store := elementwise(b)) is not None]
+    return all(isinstance(v, Load) or (isinstance(v, Cast) and isinstance(v.args[0], Load)) for v in values)
+
+
+def _chain(func: Func, block: Block) -> list[Block]:
+    """Return an elementwise block and the elementwise blocks whose results only the chain reads, last one first."""
+    chain = [block]
+    for b in chain:
+        chain += [p for buffer in {a.buffer for a in accesses(b) if not a.write} if (p := _producer(func, buffer)) is not None]
+    return chain
+
+
+def _producer(func: Func, buffer: Buffer) -> Block | None:
+    """Return the elementwise block that writes a local buffer, if no other block writes it and only one reads it; else None."""
+    made = writers(func, buffer) if allocation(func, buffer) is not None else []
+    single = len(made) == 1 and len(readers(func, buffer)) == 1
+    return made[0] if single and elementwise(made[0]) is not None else None
 
 
 def halves_bits(sources: Iterable[Expr], result: Expr) -> bool:

@@ -44,7 +44,7 @@ _SIMPLE = (Kind.ELEMENTWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.GATHER)  # eac
 
 
 @dataclass(frozen=True, slots=True)
-class _Computed:
+class Computed:
     """A record of what one block computes: the written element, the loads from other buffers, and the block's pattern taken alone."""
 
     block: Block
@@ -56,11 +56,11 @@ class _Computed:
 
 def pattern_kind(func: Func) -> Kind:
     """Returns the fusion pattern of a whole loop program, e.g. elementwise, broadcast or reduction; opaque if it has no known form."""
-    blocks = _outer_blocks(func.body)
+    blocks = outer_blocks(func.body)
     if blocks is None:
         return Kind.OPAQUE
-    computed = [_compute(b) for b in blocks]
-    makers: dict[Buffer, _Computed] = {}
+    computed = [computed_by(b) for b in blocks]
+    makers: dict[Buffer, Computed] = {}
     for c in computed:
         if c is None or any(b in makers for b in c.writes):
             return Kind.OPAQUE
@@ -73,13 +73,16 @@ def pattern_kind(func: Func) -> Kind:
 
 
 def reads_elementwise(func: Func, position: int) -> bool:
-    """True if the input at `position` (outputs not counted) is only read at the index that is written."""
+    """True if the input at `position` (outputs not counted) is read only at the index that is written, by blocks that write outputs.
+
+    False if nothing reads it.
+    """
     inputs = [p for p in func.params if p.role != "out"]
     buffer = inputs[position].value
-    blocks = _outer_blocks(func.body)
+    blocks = outer_blocks(func.body)
     if blocks is None or not isinstance(buffer, Buffer):
         return False
-    uses = [(c, load) for c in map(_compute, blocks) if c is not None for load in c.reads if load.buffer is buffer]
+    uses = [(c, load) for c in map(computed_by, blocks) if c is not None for load in c.reads if load.buffer is buffer]
     outputs = [p.value for p in func.params if p.role != "in"]
     return bool(uses) and all(load.indices == c.target and c.writes <= set(outputs) for c, load in uses)
 
@@ -87,7 +90,7 @@ def reads_elementwise(func: Func, position: int) -> bool:
 def reads_each_once(func: Func, position: int) -> bool:
     """True if a single block reads the input at `position` (outputs not counted), and each element in at most one instance."""
     buffer = [p for p in func.params if p.role != "out"][position].value
-    if _outer_blocks(func.body) is None or not isinstance(buffer, Buffer):
+    if outer_blocks(func.body) is None or not isinstance(buffer, Buffer):
         return False
     users = readers(func, buffer)
     return len(users) == 1 and reads_once(users[0], buffer)
@@ -96,20 +99,20 @@ def reads_each_once(func: Func, position: int) -> bool:
 def right_operand(func: Func, position: int) -> bool:
     """True if the input at `position` (outputs not counted) is a matmul operand that varies along the last output index."""
     inputs = [p for p in func.params if p.role != "out"]
-    uses = [(c, load) for c in map(_compute, _outer_blocks(func.body) or ()) if c is not None for load in c.reads]
+    uses = [(c, load) for c in map(computed_by, outer_blocks(func.body) or ()) if c is not None for load in c.reads]
     operand = [(c, load) for c, load in uses if load.buffer is inputs[position].value]
     return bool(operand) and all(c.kind is Kind.MATMUL and not free_vars(c.target[-1]).isdisjoint(free_vars(load)) for c, load in operand)
 
 
 def cheap_store(func: Func) -> bool:
-    """True if the program is one elementwise store of one tensor that is as cheap to recompute as to load: no division, no function."""
-    blocks = _outer_blocks(func.body)
+    """True if the program is one elementwise or broadcasting store that is as cheap to recompute as to load: no division, no function."""
+    blocks = outer_blocks(func.body)
     if blocks is None or len(blocks) != 1 or not isinstance(blocks[0].body, Store) or pattern_kind(func) > Kind.BROADCAST:
         return False
     return is_cheap_program(blocks[0].body.value)
 
 
-def _outer_blocks(s: Stmt) -> list[Block] | None:
+def outer_blocks(s: Stmt) -> list[Block] | None:
     """The outermost blocks in order; None if there are other statements that compute."""
     match s:
         case Block():
@@ -119,12 +122,12 @@ def _outer_blocks(s: Stmt) -> list[Block] | None:
         case Let():
             return [] if not any(isinstance(n, Load) for n in walk(s.value)) else None
         case For() | Seq():
-            nested = [_outer_blocks(c) for c in children(s)]
+            nested = [outer_blocks(c) for c in children(s)]
             return None if any(f is None for f in nested) else [b for f in nested if f is not None for b in f]
     return None
 
 
-def _joined(c: _Computed, makers: dict[Buffer, _Computed], above: frozenset[_Computed]) -> Kind:
+def _joined(c: Computed, makers: dict[Buffer, Computed], above: frozenset[Computed]) -> Kind:
     """Returns the pattern of a block combined with the blocks that produce its operands; opaque if they form a cycle."""
     if c in above:  # a cycle through memory
         return Kind.OPAQUE
@@ -151,7 +154,7 @@ def _composed(kind: Kind, before: Kind, in_place: bool) -> Kind:
     return Kind.REDUCTION if kind is not Kind.GATHER else Kind.OPAQUE
 
 
-def _compute(block: Block) -> _Computed | None:
+def computed_by(block: Block) -> Computed | None:
     """Returns what a block computes as a record, or None if the block has no known form."""
     stores: list[Load] = []
     loads: list[Load] = []
@@ -182,7 +185,7 @@ def _compute(block: Block) -> _Computed | None:
     if own:
         return None
     reduces = reduces or "R" in kinds
-    return _Computed(block, target, writes, reads, _kind(block, target, reads, reduces))
+    return Computed(block, target, writes, reads, _kind(block, target, reads, reduces))
 
 
 def _without_lets(s: Stmt) -> Stmt:
@@ -211,12 +214,12 @@ def _kind(block: Block, target: tuple[Expr, ...], reads: tuple[Load, ...], reduc
         return Kind.MATMUL if _sums_products(block, spatial) else Kind.REDUCTION
     if not all(isinstance(e, Var) for e in target if free_vars(e)):
         return Kind.INJECTIVE if not any(_loads(r.indices) for r in reads) else Kind.GATHER
-    kinds = [_read_kind(r, target) for r in reads]
+    kinds = [read_kind(r, target) for r in reads]
     hardest = max(kinds, default=Kind.ELEMENTWISE)
     return Kind.ELEMENTWISE if hardest is Kind.BROADCAST and Kind.ELEMENTWISE in kinds else hardest
 
 
-def _read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
+def read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
     """The kind of a read, by how its index relates to the index that is written."""
     if load.indices == target:
         return Kind.ELEMENTWISE
@@ -236,7 +239,7 @@ def _read_kind(load: Load, target: tuple[Expr, ...]) -> Kind:
 
 
 def _plain(index: Expr) -> Var | None:
-    """The iterator that an index consists of, also where a dim of 1 is broadcast: `select(n == 1, 0, v)`."""
+    """The iterator that an index consists of, also where a dim of 1 is broadcast: `select(n == 1, 0, v)`. None for other indices."""
     if isinstance(index, Var):
         return index
     if isinstance(index, Select):

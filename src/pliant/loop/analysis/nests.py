@@ -48,6 +48,7 @@ class Index:
     all_blocks: tuple[Block, ...]  # in order of execution, outer before inner
     has_views: bool
     parallel: tuple[For, ...]
+    loads_in_control: bool  # True if the range of a loop, a condition, a let or a shape reads a buffer
 
 
 @remembered(maxsize=16)
@@ -57,23 +58,28 @@ def index(root: Stmt) -> Index:
     allocations: dict[Buffer, Alloc] = {}
     named: dict[str, Block] = {}
     every: list[Block] = []
-    views = False
+    views = control = False
     threads: list[For] = []
     for s in walk_stmts(root):
         kind = type(s)
         if kind is Alloc:
             allocations[s.buffer] = s  # type: ignore[attr-defined, assignment]
+            control = control or bool(loaded(*exprs(s)))
         elif kind is View:
             views = True
         else:
             if kind is Block:
                 every.append(s)  # type: ignore[arg-type]
                 named.setdefault(s.name, s)  # type: ignore[attr-defined, arg-type]
-            elif kind is For and s.kind == "parallel":  # type: ignore[attr-defined]
-                threads.append(s)  # type: ignore[arg-type]
+            elif kind is For:
+                if s.kind == "parallel":  # type: ignore[attr-defined]
+                    threads.append(s)  # type: ignore[arg-type]
+                control = control or bool(loaded(s.start, s.stop))  # type: ignore[attr-defined]
+            elif kind is If or kind is Let:
+                control = control or bool(loaded(*exprs(s)))
             for child in children(s):
                 above[child] = s
-    return Index(above, allocations, named, tuple(every), views, tuple(threads))
+    return Index(above, allocations, named, tuple(every), views, tuple(threads), control)
 
 
 def path_to(func: Func, s: Stmt) -> list[Stmt]:
@@ -281,7 +287,10 @@ def _outside_reads(block: Block) -> Iterator[Access]:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """The buffers that statements outside of blocks read and write; a viewed buffer counts as both, because views alias it."""
+    """The buffers that statements outside of blocks use (`reads`, which includes all they write), and those that they write (`writes`).
+
+    A viewed buffer counts as written, because views alias it.
+    """
 
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
@@ -315,7 +324,7 @@ def bare_uses(func: Func) -> Bare:
 
 
 def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) -> str:
-    """Why the blocks of `around` do not show all uses of a buffer (without `reads`: all writes), or "" if they do."""
+    """Returns why the blocks of `around` do not show all uses of a buffer (without `reads`: all writes), or "" if they do."""
     views = [s for s in walk_stmts(func.body) if isinstance(s, View)] if index(func.body).has_views else []
     if any(buffer in (s.buffer, s.source) for s in views):
         return f"`{buffer.name}` has another name: the program makes views of it"
@@ -325,7 +334,7 @@ def unseen_use(func: Func, around: Stmt, buffer: Buffer, *, reads: bool = True) 
 
 
 def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
-    """True if a statement outside of blocks uses the buffer."""
+    """True if a statement outside of blocks uses the buffer; without `reads`, if one writes it or passes it to a call."""
     if isinstance(s, Block):
         return False
     if reads and any(isinstance(node, Load) and node.buffer is buffer for e in exprs(s) for node in walk(e)):
@@ -338,6 +347,14 @@ def _bare_use(s: Stmt, buffer: Buffer, reads: bool) -> bool:
         case Call() if buffer in s.args:
             return True
     return any(_bare_use(child, buffer, reads) for child in children(s))
+
+
+def control_loads(s: Stmt) -> set[Buffer]:
+    """Returns the buffers that ranges of loops, conditions, lets and shapes in `s` read, outside of blocks."""
+    if isinstance(s, Block):
+        return set()
+    own = loaded(*exprs(s)) if isinstance(s, (For, If, Let, Alloc)) else set()
+    return own.union(*map(control_loads, children(s)))
 
 
 def loaded(*parts: Expr) -> set[Buffer]:
@@ -365,7 +382,7 @@ def block_names(func: Func) -> set[str]:
 
 
 def find_block(func: Func, name: str) -> Block:
-    """Return the block of that name."""
+    """Return the block of that name, which must exist."""
     return index(func.body).blocks[name]
 
 

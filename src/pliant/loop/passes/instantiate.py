@@ -59,8 +59,8 @@ class _Instance(Replacer):
                 return replace(s, var=self.renew(s.var), start=start, stop=stop, body=self.stmt(s.body))
             case Block():
                 values = [self.expr(i.value) for i in s.iters]
-                predicate = self.expr(s.predicate)
                 iters = tuple(Iter(self.renew(i.var), i.kind, v) for i, v in zip(s.iters, values, strict=True))
+                predicate = self.expr(s.predicate)  # it is a condition over the iterators
                 return replace(
                     s,
                     iters=iters,

@@ -50,6 +50,7 @@ class Layout:
     names: tuple[str, ...]  # of the outputs
     counts: tuple[Expr, ...] = ()  # part E
     narrowed: Mapping[Var, g.Require] = field(default_factory=dict)  # the requirement that narrowed a dim below its declared contract
+    relations: tuple[g.Require, ...] = ()  # what is declared about several dims
 
     @property
     def at_symbols(self) -> int:
@@ -83,9 +84,13 @@ class Layout:
             at += slots_of(p)
 
     def load_symbols(self, dims: Buffer) -> list[Stmt]:
-        """Returns lets that load the symbols from the `dims` array, and checks of their contracts, on which later statements rely."""
+        """Returns lets that load the symbols from the `dims` array, then checks of their contracts, on which later statements rely."""
         lets = [Let(v, dims.load(const(self.at_symbols + i))) for i, v in enumerate(self.symbols)]
-        return [*lets, *(contract_check(v) for v in self.symbols if isinstance(v, Dim))]
+        return [*lets, *(contract_check(v) for v in self.symbols if isinstance(v, Dim)), *self.check_relations()]
+
+    def check_relations(self) -> list[Stmt]:
+        """Returns the checks of the declared relations between dims, on which the memory plan and loop programs rely."""
+        return [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in self.relations]
 
 
 def const(value: int) -> Const:
@@ -116,7 +121,13 @@ def layout_of(function: g.Function, outputs: Sequence[g.Tensor], counts: Sequenc
                     help=f"add a parameter that has `{missing[0]}` as a dimension of its own",
                 )
     return Layout(
-        function.params, tuple(bound), tuple(outputs), g.output_names(function), tuple(counts), function.attrs.get("narrowed", {})
+        function.params,
+        tuple(bound),
+        tuple(outputs),
+        g.output_names(function),
+        tuple(counts),
+        function.attrs.get("narrowed", {}),
+        g.relations(function),
     )
 
 
@@ -134,6 +145,7 @@ def prepare_func(layout: Layout, requires: Sequence[g.Require], shapes: Shapes, 
     dims = layout.buffer()
     body = [*_bind(layout, dims), *_check_shapes(layout, dims), *_check_declared_strides(layout, dims), *_check_contiguous(layout, dims)]
     body += [Store(dims, (const(layout.at_symbols + i),), v) for i, v in enumerate(layout.symbols)]
+    body += layout.check_relations()
     body += _check_packed(layout)
     body += [Check(r.cond, r.message, r.values, r.help, "shape", r.span) for r in requires]
     body += [*_check_sizes(shapes), *_sizes(layout, dims, workspace)]
@@ -204,7 +216,10 @@ def _stride_slots(layout: Layout, dims: Buffer) -> Iterator[tuple[g.Value, int, 
 
 
 def _check_shapes(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Checks fixed dims, then the contract of each symbol, then relations between dims: the first error is the simplest one."""
+    """Returns the checks of fixed dims, then of the contract of each symbol, then of relations between dims.
+
+    In this order the first error is the simplest one.
+    """
     fixed: list[Stmt] = []
     contracts: list[Stmt] = []
     relations: list[Stmt] = []
@@ -238,7 +253,7 @@ def contract_check(d: Dim, subject: str = "", asked: g.Require | None = None) ->
 
 
 def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Checks declared strides; the contracts of dims that occur only as strides come first."""
+    """Returns the checks of declared strides; the contracts of dims that occur only as strides come first."""
     shown = {e for p in layout.params for e in _dims_of(p.annotation)}
     contracts: list[Stmt] = []
     relations: list[Stmt] = []
@@ -253,9 +268,9 @@ def _check_declared_strides(layout: Layout, dims: Buffer) -> list[Stmt]:
 
 
 def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
-    """Checks that arguments without declared strides are row-major contiguous.
+    """Returns the checks that arguments without declared strides are row-major contiguous.
 
-    It ignores the strides of dims of at most one element, and all strides of empty tensors, as numpy does.
+    They ignore the strides of dims of at most one element, and all strides of empty tensors, as numpy does.
     """
     checks: list[Stmt] = []
     for p, at in layout.arguments():
@@ -282,7 +297,7 @@ def _check_contiguous(layout: Layout, dims: Buffer) -> list[Stmt]:
 
 
 def _check_packed(layout: Layout) -> list[Stmt]:
-    """Checks that rows of sub-byte elements fill whole bytes, in arguments and outputs."""
+    """Returns the checks that rows of sub-byte elements fill whole bytes, in arguments and outputs, where that is not proved."""
     tensors = [(f"argument `{p.name}`", p.annotation) for p in layout.params if isinstance(p.annotation, g.Tensor)]
     tensors += [(f"output `{name}`", t) for name, t in zip(layout.names, layout.outputs, strict=True)]
     checks: list[Stmt] = []
@@ -296,9 +311,10 @@ def _check_packed(layout: Layout) -> list[Stmt]:
 
 
 def _check_sizes(shapes: Shapes) -> list[Stmt]:
-    """Checks that no dim is negative and that no tensor exceeds `LIMIT` elements, without overflow in the check itself.
+    """Returns the checks that no dim is negative and that no tensor exceeds `LIMIT` elements, without overflow in the check itself.
 
-    A tensor of one dim times small literals is not checked: its contract proves that it fits.
+    A tensor of one dim times small literals is not checked: its contract proves that it fits. Raises UnsupportedError for a constant shape
+    above the limit.
     """
     checks: dict[Expr, Stmt] = {}
     for what, shape in shapes:

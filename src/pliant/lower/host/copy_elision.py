@@ -20,6 +20,7 @@ from dataclasses import field
 from ...graph import node as g
 from ...graph.node import is_state
 from ...graph.op_table import TABLE
+from ...support.choices import worth
 from ...support.record import dataclass
 from ...sym.expr import Const, Dim, Expr, Var, const, free_vars, product, substitute
 from ...sym.simplify import simplify
@@ -42,7 +43,7 @@ NO_ELISION = CopyElision({})
 
 
 def copy_elision(function: g.Function) -> CopyElision:
-    """Returns the copies of a function that may be elided.
+    """Returns the copies of a function that may be elided: always, or if a certain dim is 1.
 
     The dim assumed to be 1 is the leading dim that makes the most calls elidable. There is none unless a concat profits.
     """
@@ -52,7 +53,8 @@ def copy_elision(function: g.Function) -> CopyElision:
     always = {n.outs[0]: r for n in calls if (r := ranges_of(n)) is not None}
     rest = {n: d for n in calls if n.outs and n.outs[0] not in always and (d := _leading(n.outs[0])) is not None}
     at_1 = {n: r for n, d in rest.items() if (r := ranges_of(n, frozenset([d]))) is not None}
-    if not any(len(r) > 1 for r in at_1.values()):  # slices alone do not pay for a second variant: fusion has mostly folded them
+    # Slices alone do not pay for a second variant: fusion has mostly folded them.
+    if not at_1 or not worth(any(len(r) > 1 for r in at_1.values())):
         return CopyElision(always)
     dim, _ = Counter(rest[n] for n in at_1).most_common(1)[0]
     return CopyElision(always, frozenset([dim]), {**always, **{n.outs[0]: r for n, r in at_1.items() if rest[n] is dim}})
@@ -85,7 +87,10 @@ class Places:
 
 
 def choose_places(function: g.Function, moved: Ranges, ones: frozenset[Var], placed: Collection[g.Value]) -> Places:
-    """Chooses the places of values; values in `placed` have theirs already, but other values may be placed within them."""
+    """Returns the places of values, chosen from the copies in `moved` if the dims `ones` are 1.
+
+    Values in `placed` have theirs already, but other values may be placed within them.
+    """
     choice = _Choice(function, ones, placed)
     views = {v: r[0] for v, r in moved.items() if len(r) == 1 and v not in choice.fixed and not choice.is_updated(r[0].source)}
     choice.views = views
@@ -120,7 +125,7 @@ class _Choice:
         merged = self.merged([self.rooted(r) for r in ranges])
         own = [r for k, r in enumerate(merged) if self.may_lie_within(r) and all(r.source is not x.source for x in merged[:k])]
         copied = tuple(r for r in merged if r not in own)
-        if len(copied) > len(own):
+        if worth(len(copied) > len(own)):
             return None
         self.within.update((r.source, (whole, r.at)) for r in own)
         return copied

@@ -72,7 +72,9 @@ def build_host(
 ) -> HostProgram:
     """Returns the host program of a lowered function.
 
-    `copy_kernel` makes a kernel that copies a tensor. With `share`, temporaries that are not alive together share memory.
+    `copy_kernel` makes a kernel that copies a tensor. With `share`, temporaries that are not alive together share memory; with `poison`,
+    they are filled with NaN outside of their lifetime; with `checked`, host scalars are checked for overflow. `moves` are the copies to
+    elide.
     """
     limits = run_time_dims(function)
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
@@ -127,7 +129,10 @@ class Run(NodeEmitter):
         self.consumed = {old for n in g.walk_nodes(self.function.nodes) for old, _ in versions(n)}
 
     def ways(self, moves: CopyElision, share: bool, poison: bool) -> list[Way]:
-        """Returns the general variant, preceded by one for dims of 1 if that one elides more copies."""
+        """Returns the general variant, preceded by one for dims of 1 if that one elides more copies.
+
+        `share` and `poison` are those of `variant`.
+        """
         first = self.fresh_way()
         general = first.variant(moves.always, frozenset(), share, poison)
         if not moves.case:
@@ -142,19 +147,23 @@ class Run(NodeEmitter):
         return replace(self, values=dict(self.values), sizes=RunTimeDims(self.sizes.limits), places=Places(), **clean)
 
     def variant(self, moved: Ranges, ones: frozenset[Var], share: bool, poison: bool) -> Way:
-        """Builds one variant: copies in `moved` are elided, under the assumption that the dims `ones` are 1."""
+        """Returns one variant: copies in `moved` are elided, under the assumption that the dims `ones` are 1, and its memory is planned.
+
+        With `share`, temporaries that are not alive together share memory; with `poison`, they are filled with NaN around their lifetimes.
+        """
         again = self.fresh_way() if poison else None
         body = self.body(moved, ones)
         known: dict[Var, Expr] = {d: const(1) for d in ones}
         temporaries = tuple(Temporary(simplify(substitute(bytes_of(t.buffer), known)), t.first, t.last) for t in self.temps)
-        plan = plan_memory(temporaries, share)
+        relations = [substitute(r.cond, known) for r in g.relations(self.function)]
+        plan = plan_memory(temporaries, share, relations)
         if again is not None:  # poison needs the last use of each temporary, which only the first walk has found
             again.ends = [t.last for t in temporaries]
             return Way(again, again.body(moved, ones), plan, temporaries)
         return Way(self, body, plan, temporaries)
 
     def body(self, moved: Ranges, ones: frozenset[Var]) -> list[Stmt]:
-        """Emits all nodes of the function, copies results that were not written in place, and stores the counts of run-time dims."""
+        """Returns the statements of all nodes, copies of results that were not written in place, and stores of the run-time counts."""
         defined = {out: n for n in self.function.nodes for out in n.outs}
         for target, result in zip(self.targets, self.function.results, strict=True):
             if target is not None:

@@ -22,7 +22,9 @@ import numpy as np
 from ...dtype import i64
 from ...support.record import dataclass
 from ...sym.expr import Const, Dim, Expr, Max, Var, free_vars
+from ...sym.facts import EMPTY, Facts
 from ...sym.prove import prove
+from ...sym.relations import facts_of
 from ...sym.semantics import evaluate
 from ...sym.simplify import simplify
 
@@ -54,16 +56,19 @@ def aligned(size: Expr) -> Expr:
     return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
 
 
-def plan_memory(temporaries: Sequence[Temporary], share: bool = True) -> Plan:
-    """Returns the offset of each temporary in one workspace; those alive at the same time never overlap. Without `share` none overlap."""
+def plan_memory(temporaries: Sequence[Temporary], share: bool = True, relations: Sequence[Expr] = ()) -> Plan:
+    """Returns the offset of each temporary in one workspace; those alive at the same time never overlap. Without `share` none overlap.
+
+    `relations` are conditions between dims that hold in every call: a size that is never the larger one needs no room of its own.
+    """
     sizes = [aligned(t.bytes) for t in temporaries]
     if not share:
         return _one_after_the_other(sizes)
-    points = sample_points(sizes)
+    points = sample_points(sizes, relations)
     at_points = _at_points(list(dict.fromkeys(sizes)), points)
     near = _alive_together(temporaries)
     order = _best(temporaries, near, [at_points[size] for size in sizes])
-    return _stacked(order, near, sizes)
+    return _stacked(order, near, sizes, facts_of(relations))
 
 
 def _one_after_the_other(sizes: Sequence[Expr]) -> Plan:
@@ -73,7 +78,7 @@ def _one_after_the_other(sizes: Sequence[Expr]) -> Plan:
     return Plan(tuple(ends[:-1]), ends[-1])
 
 
-def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Expr]) -> Plan:
+def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Expr], facts: Facts) -> Plan:
     """Returns the plan in which temporaries are placed in this order, each above all earlier ones that are alive with it."""
     offsets: list[Expr] = [_ZERO] * len(sizes)
     ends: dict[int, Expr] = {}
@@ -82,28 +87,37 @@ def _stacked(order: Sequence[int], near: Sequence[set[int]], sizes: Sequence[Exp
         below = [u for u in near[t] if u in ends]
         # A temporary below another one of `below` ends no higher than that one begins, so it cannot decide the maximum.
         highest = [u for u in below if not any(rank[w] > rank[u] and w in near[u] for w in below)]
-        offsets[t] = largest([ends[u] for u in highest]) if highest else _ZERO
+        offsets[t] = largest([ends[u] for u in highest], facts) if highest else _ZERO
         ends[t] = simplify(offsets[t] + sizes[t])
     tops = [ends[t] for t in order if all(rank[u] < rank[t] for u in near[t])]
-    return Plan(tuple(offsets), simplify(largest(tops)) if tops else _ZERO)
+    return Plan(tuple(offsets), simplify(largest(tops, facts)) if tops else _ZERO)
 
 
-def largest(sizes: Iterable[Expr]) -> Expr:
+def largest(sizes: Iterable[Expr], facts: Facts = EMPTY) -> Expr:
     """Returns the maximum of the sizes, without those that are provably not larger than another one."""
     candidates: list[Expr] = []
     for size in dict.fromkeys(sizes):
-        if any(prove(size <= other) for other in candidates):
+        if any(prove(size <= other, facts) for other in candidates):
             continue
-        candidates = [other for other in candidates if not prove(other <= size)] + [size]
+        candidates = [other for other in candidates if not prove(other <= size, facts)] + [size]
     result = candidates[0]
     for size in candidates[1:]:
         result = Max(result, size)
     return result
 
 
-def sample_points(sizes: Sequence[Expr], limit: int = 36) -> list[Point]:
-    """Returns at most `limit` points of the contract at which plans are compared: combinations of small, typical and large dims."""
-    dims = sorted({v for size in sizes for v in free_vars(size)}, key=lambda v: v.payload)
+def sample_points(sizes: Sequence[Expr], relations: Sequence[Expr] = (), limit: int = 36) -> list[Point]:
+    """Returns at most `limit` points of the contract at which plans are compared: combinations of small, typical and large dims.
+
+    Points that contradict `relations` are left out, unless all do.
+    """
+    points = _combined_points(sorted({v for size in sizes for v in free_vars(size)}, key=lambda v: v.payload), limit)
+    known = [c for c in relations if points and free_vars(c) <= points[0].keys()]
+    return [p for p in points if all(evaluate(c, p) for c in known)] or points
+
+
+def _combined_points(dims: Sequence[Var], limit: int) -> list[Point]:
+    """Returns combinations of typical values of the dims, at most `limit`."""
     choices = [_typical(d) for d in dims]
     count = 1
     for c in choices:
@@ -125,7 +139,7 @@ def _typical(v: Var) -> list[int]:
 
 
 def _at_points(sizes: Sequence[Expr], points: Sequence[Point]) -> dict[Expr, Values]:
-    """Returns the values of each size formula at all sampled dims."""
+    """Returns the values of each size formula at all sampled points, as arrays."""
     env = {v: np.array([point[v] for point in points], np.int64) for v in points[0]}
     return {size: np.broadcast_to(np.asarray(evaluate(size, env), np.int64), (len(points),)) for size in sizes}
 

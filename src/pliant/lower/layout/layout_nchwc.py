@@ -22,7 +22,7 @@ from ...loop.buffer import Buffer
 from ...loop.stmt import Block, Call, Func, View, walk_stmts
 from ...schedule.decisions import Decisions, OfKernel
 from ...schedule.dependence import linear
-from ...schedule.library import block_sizes, makes_image
+from ...schedule.library import block_sizes, makes_image, transforms_tiles
 from ...schedule.schedule import Schedule
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
@@ -80,6 +80,7 @@ class _Classes:
         self.parents: dict[Key, Key] = {}
         self.steps: dict[Key, int] = {}  # the gcd of channel counts and offsets: a block size must divide it
         self.wanted: set[Key] = set()  # results of convolutions
+        self.inside: set[Key] = set()  # operands and results of products of tiles: wanted even if they are temporaries
         self.shapes: dict[Key, tuple[Expr, ...]] = {}
         self.calls = [n for n in function.nodes if isinstance(n, g.CallLoop)]
         self.fixed: set[Key] = {*function.params, *function.results, *known}  # these keep their layout
@@ -100,7 +101,10 @@ class _Classes:
             self.parents[self.root(a)] = self.root(b)
 
     def look(self, n: g.CallLoop) -> None:
-        """Joins the buffers of one called program whose channels share an iterator, and excludes those with accesses outside of blocks."""
+        """Joins the buffers of one called program whose channels share an iterator.
+
+        Those that views, calls or bare statements use stay fixed.
+        """
         func = func_of(n.callee)
         keys = {b: k for b, k in _buffers(n).items() if _is_image(b)}
         bare = bare_uses(func)
@@ -118,7 +122,10 @@ class _Classes:
             self.channels(block, keys, _single(func, block))
 
     def channels(self, block: Block, keys: dict[Buffer, Key], single: set[Var]) -> None:
-        """Joins the buffers of one block whose channels share an iterator."""
+        """Joins the buffers of one block whose channels share an iterator; notes results of convolutions and buffers of products of tiles.
+
+        A buffer whose channels no single iterator indexes stays fixed.
+        """
         together: dict[Var, list[Key]] = {}
         iters = {i.var for i in block.iters} - single
         for a in accesses(block):
@@ -134,9 +141,15 @@ class _Classes:
             self.join([k for k in same if k not in self.fixed])
         if makes_image(block):
             self.wanted.update(keys[a.buffer] for a in accesses(block) if a.write and a.buffer in keys)
+        if transforms_tiles(block):
+            self.inside.update(keys[a.buffer] for a in accesses(block) if a.buffer in keys)
 
     def maps(self, target: Target, layouts: OfKernel) -> dict[Key, IndexMap]:
-        """Returns the index map to NCHWc for each value and temporary whose equivalence class becomes blocked."""
+        """Returns the index map to NCHWc for each value and temporary whose equivalence class becomes blocked.
+
+        These are the classes that have a result of a convolution or a buffer of a product of tiles, and a block size that divides their
+        channel counts. The block size is a decision; 0 leaves a class as it is.
+        """
         members: dict[Key, list[Key]] = {}
         for k in self.parents:
             if k not in self.fixed:
@@ -144,8 +157,8 @@ class _Classes:
         maps: dict[Key, IndexMap] = {}
         for same in members.values():
             sizes = block_sizes(target, gcd(*(self.steps[k] for k in same)))
-            first = next((k.name for k in same if isinstance(k, g.Value)), None)
-            if not sizes or first is None or self.wanted.isdisjoint(same):
+            first = next((k.name for k in same if isinstance(k, g.Value)), None) or next((_name(k) for k in same if k in self.inside), None)
+            if not sizes or first is None or (self.wanted | self.inside).isdisjoint(same):
                 continue
             why = "channels of a block: as many lanes of its vectors as possible are used; 0 means no blocks"
             decide = layouts.about(first, target)
@@ -155,8 +168,13 @@ class _Classes:
         return maps
 
 
+def _name(key: Key) -> str:
+    """Returns the name of a value; of a temporary, the name of the value that its program makes, and its own."""
+    return key.name if isinstance(key, g.Value) else f"{key[0].outs[0].name}_{key[1].name}"
+
+
 def _is_image(b: Buffer) -> bool:
-    """True if a buffer may be an activation (n, channels, …): contiguous f32 with a constant number of channels."""
+    """True if a buffer may be an activation (n, channels, …): contiguous f32 with a constant number of channels above 1."""
     return b.dtype is f32 and b.ndim >= 3 and b.strides is None and _extent(b.shape[1]) > 1
 
 
@@ -206,7 +224,10 @@ class _Change:
         self.refused: set[g.CallLoop] = set()
 
     def node(self, n: g.Node) -> g.Node:
-        """Returns the call over values in their new layouts; itself if it has none, or cannot be rewritten."""
+        """Returns the call over values in their new layouts; the node itself if nothing changes.
+
+        A call that cannot be rewritten is returned as it is, and added to `refused`.
+        """
         if not isinstance(n, g.CallLoop):
             return n
         mapped = {b: self.maps[k] for b, k in _buffers(n).items() if k in self.maps}

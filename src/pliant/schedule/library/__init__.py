@@ -21,12 +21,13 @@ from .driver import default_family, default_schedule
 from .layouts import operand_layouts, with_casts_inside
 from .record import Packing, Parts, Promotable, Tile
 from .table import declared_rules_text, rule, rules_for, unregister_rule
+from .winograd import transforms_tiles
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], target: Target, decisions: OfKernel | None = None) -> Promotable | None:
-    """Return the sizes of a block that its rule need not know as constants, or None if the rule needs all of them.
+    """Return the sizes of a block that its rule need not know as constants; None if no rule of the target answers for the block.
 
-    `nest` maps each iterator of the block to its loop.
+    `nest` maps each iterator of the block to its loop. Without `decisions`, all decisions have their defaults.
     """
     kernel = Decisions().of_kernel(func.name) if decisions is None else decisions
     answers = (r.promotable(func, block, nest, kernel.about(block.name, target)) for r in rules_for(target) if r.promotable is not None)
@@ -46,6 +47,7 @@ __all__ = [
     "operand_layouts",
     "promotable",
     "rule",
+    "transforms_tiles",
     "unregister_rule",
     "with_casts_inside",
 ]

@@ -22,6 +22,7 @@ from ...loop.analysis.nest_shape import alone
 from ...loop.analysis.nests import accesses, allocation, constant_extent, facts_at, fed_by, find_block, predicate_over_loops
 from ...loop.buffer import Scope
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...sym.bounds import bounds
@@ -97,7 +98,11 @@ def decide_summing(func: Func, block: Block, reduced: Sequence[For], decide: Dec
 
 
 def decide_parts(func: Func, block: Block, reduced: Sequence[For], decide: Decide, windows: bool = False) -> Sizes:
-    """Decide the part length of a sum, if it is long and its annotation `parts` does not fix it (`lower/layout/promote_sizes.py`)."""
+    """Return how a sum is cut. The part length is a decision for a float sum longer than `long`, unless the annotation `parts` fixes it.
+
+    `lower/layout/promote_sizes.py` writes that annotation. With `windows`, a sum of at most MOST_IN_WINDOW elements (no products) is cut as
+    WINDOWS says; nothing is decided then.
+    """
     how = sizes_of(block, decide.target)
     if windows and how is not PRODUCTS and most_terms(func, reduced) <= MOST_IN_WINDOW:
         return WINDOWS
@@ -139,7 +144,7 @@ def sum_tile(
     for block in (written, *(p.total for p in parts)):
         over_tile(s, [h for h in s.loops(block) if h.loop in alone(s.program, block.block) and fed_by(block.block, h.loop) <= {"S"}])
     begin(s, name, reduced[0], parts)
-    if summing.unroll > 1:
+    if worth(summing.unroll > 1):
         s.unroll(s.split(s.loops(name)[-1 - len(inner)], None, summing.unroll)[1])
     if parts and summing.how.wide:
         s.widen(parts[-1].total)
@@ -180,9 +185,9 @@ class Loops:
 
 
 def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, how: Sizes = PRODUCTS) -> Loops:
-    """Split the loops of a sum where its parts begin, if it is long.
+    """Split the loops of a sum where its parts begin, if it is long; return all loops, old and new.
 
-    `inner` steps of the last loop become a loop of their own.
+    `inner` steps of the last loop become a loop of their own, even if the sum is short.
     """
     cuts = cuts_for(s.program, find_block(s.program, name), [h.loop for h in reduced], inner, how)
     loops: list[LoopHandle] = []
@@ -200,7 +205,8 @@ def cut(s: Schedule, name: str, reduced: Sequence[LoopHandle], inner: int = 1, h
 def cuts_for(func: Func, block: Block, reduced: Sequence[For], inner: int = 1, how: Sizes = PRODUCTS) -> list[Cut]:
     """Return how the sum of a block over these loops is cut: by its annotation `parts` if it has one, else by the extents of the loops.
 
-    The annotation keeps the order of a sum after a constant extent became an argument (`lower/layout/promote_sizes.py`).
+    The list is empty for a short sum, and for one that does not add floats. The annotation keeps the order of a sum after a constant extent
+    became an argument (`lower/layout/promote_sizes.py`).
     """
     parts = block.annotations.get("parts")
     if parts is not None:
@@ -223,7 +229,10 @@ def with_parts(s: Schedule, name: str, cut: Loops, scope: Scope = "stack") -> li
 
 
 def parts_in_order(s: Schedule, name: str, target: Target) -> None:
-    """Sum a block in parts without moving its loops; raise if it is no long sum, or if parts would have an unknown size."""
+    """Sum a block in parts without moving its loops; raise ScheduleError if it is no long sum, or if parts would have an unknown size.
+
+    If the total cannot be in f64, retry with an f32 total.
+    """
     block = find_block(s.program, name)
     how = sizes_of(block, target) if isinstance(block.body, Reduce) else PRODUCTS
     try:
@@ -286,7 +295,10 @@ class Cut:
 
 
 def cuts_of(extents: Sequence[int | None], how: Sizes = PRODUCTS) -> list[Cut]:
-    """Return how a long sum over loops of these extents (None if dynamic) is cut into parts, and these into groups, innermost first."""
+    """Return how a long sum over loops of these extents (None if dynamic) is cut into parts, and these into groups, innermost first.
+
+    The list is empty if `how.even` and the parts would differ in size.
+    """
     cuts = [_cut(extents, how.part)]
     if how.even and (extents[cuts[0].at] or 1) % cuts[0].size:
         return []
@@ -323,7 +335,10 @@ def _cut(extents: Sequence[int | None], wanted: float) -> Cut:
 
 
 def sizes_of(block: Block, target: Target) -> Sizes:
-    """Return how a sum in registers is cut: as products if it multiplies two different factors, else as a sum of elements."""
+    """Return how a sum is cut: PRODUCTS if it multiplies two different factors.
+
+    Else WIDE_SUMS if its last additions are in f64, else SUMS.
+    """
     body = block.body
     assert isinstance(body, Reduce)
     factors = body.values if body.combiner.name == "fma" else body.values[0].args if isinstance(body.values[0], Mul) else ()

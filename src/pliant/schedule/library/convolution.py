@@ -17,8 +17,8 @@ The sum runs in the order of the program's reduction loops for every element, lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Mapping, Sequence
+from math import gcd, prod
 
 from ...loop.analysis.block_kind import along, elementwise, matmul_of, packed, sums_rows
 from ...loop.analysis.nest_shape import iter_named, plain_loops, untouched
@@ -31,8 +31,8 @@ from ...sym.expr import Const, Var
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
-from ..workloads import ConvOverChannels
+from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles, plain_tile
+from ..workloads import PAGE, WAYS, ConvOverChannels
 from .accumulate import cuts_for, decide_summing, sum_tile
 from .convolution_roles import (
     Convolution,
@@ -81,7 +81,10 @@ def over_channels(func: Func, block: Block, target: Target) -> Convolution | Ref
 
 
 def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str:
-    """Tile a convolution for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
+    """Tile a convolution for registers, threads and vectors, with elementwise consumers in the write-back (epilogue); return text about it.
+
+    Raises NotChosen if the decision `lanes` prefers neighbors in a row, and NotApplicable if the loops do not fit the rule.
+    """
     name = decide.block
     block = find_block(s.program, name)
     if not roles.lane and choose_lanes(s.program, block, decide) == "row":
@@ -96,7 +99,7 @@ def schedule_convolution(s: Schedule, roles: Convolution, decide: Decide) -> str
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """Return the sizes that a convolution in NCHWc layout need not know.
+    """Return the sizes that a convolution in NCHWc layout need not know as constants; None for any other block.
 
     These are the number of output channel blocks, if the vectors of its tile divide it, and the number of input channel blocks, if sums are
     short. Constant extents determine in which parts a sum is added. So the answer fixes the parts, and results keep their bits.
@@ -119,7 +122,10 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """Return the layout of the weights: packs of one vector of channels."""
+    """Return the layout of a convolution's weights: packs of one vector of channels.
+
+    None if the block is not for this rule; an empty dict if it is, but gains nothing from packs.
+    """
     roles = convolution_of(block)
     if isinstance(roles, Refusal) or right_side(block) is not None or not isinstance(dot_product_of(func, block, target), Refusal):
         return None
@@ -134,7 +140,10 @@ def _size(loop: For) -> int:
 
 
 def _share_copies(s: Schedule, name: str) -> None:
-    """Parallelize and vectorize the copies that pad NCHWc operands."""
+    """Parallelize the outer loops, and vectorize the last, of each unscheduled elementwise block with three or more loops.
+
+    In a kernel of a convolution in NCHWc layout these are the copies that pad its operands.
+    """
     for b in untouched(s.program):
         if elementwise(b) is None or isinstance(loops := plain_loops(s.program, b), Refusal) or len(loops) < 3:
             continue
@@ -167,7 +176,10 @@ class _Rule:
         self.summing = decide_summing(s.program, block, [s.loop(name, v).loop for v in roles.reduced], decide)
 
     def _tile_size(self) -> Choice:
-        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
+        """Decide the register tile: by default the one the cost model chooses; its domain are all that fit the registers.
+
+        With `effort="fast"` the default is the largest that leaves no remainder, unless the block is annotated with a tile.
+        """
         r = self.roles
         most, few = (min(max(self.rows, 1), n) if self.rows is not None else DEFAULT_ROWS for n in (MOST_ROWS, DEFAULT_ROWS))
         depth, batch = (prod(self._extent(v) or some for v in names) for names, some in ((r.reduced, SOME_CHANNELS), (r.outer, SOME_ROWS)))
@@ -178,14 +190,34 @@ class _Rule:
         widths = SOME_WIDTHS if self.rows is None else (max(self.rows, 1),)
         works = tuple(ConvOverChannels(w, columns, depth, max(batch, 1), size, size, taps_of(self.s.program, block)) for w in widths)
         heights = tuple(n for n in range(1, few + 1) if not self.transposes or n in SQUARES or few < min(SQUARES))
-        usual = tile_sizes(block, Sizes(heights, self._vectors_of_a_panel()))
+        usual = tile_sizes(block, Sizes(*self._apart(heights, self._vectors_of_a_panel())))
         in_registers = tuple(v * registers for v in usual.vectors)
         best = choose_tile(self.target, works, Sizes(usual.rows, in_registers))
         default = best.rows, best.vectors // registers
         legal = legal_tiles(self.target, works[-1], Sizes(range(1, most + 1), tuple(v * registers for v in self._vectors_of_a_panel())))
         domain = [(rows, vectors // registers) for rows, vectors in legal]
-        rows, vectors = self.decide("tile", domain if default in domain else [*domain, default], default, why=best.text)
+        whole = None if self.columns is None else -(-self.columns // self.lanes)
+        plain = default if "tile" in block.annotations else plain_tile(domain, self.rows, whole)
+        rows, vectors = self.decide("tile", domain if default in domain else [*domain, default], default, why=best.text, plain=plain)
         return Choice(rows, vectors, best.text)
+
+    def _apart(self, heights: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the heights and vectors of tiles whose stores to planes of an image do not evict each other's cache lines.
+
+        A tile stores a piece of a line into the plane of each of its channels. Planes of whole pages lie in one set of the L1 cache. If a
+        tile has more channels than the set has lines, each line is evicted before the next tile completes it. So only small numbers of
+        vectors are left, and of the heights the largest; all sizes if none or all are small enough, or the write-back does not transpose
+        tiles.
+        """
+        if not self.transposes:
+            return heights, vectors
+        shape = _target(find_block(self.s.program, self.name)).buffer.shape[self.result.index(self.roles.column) + 1 :]
+        plane = prod(int(e.value) if isinstance(e, Const) else 0 for e in shape) * self.dtype.bits // 8
+        if not plane:
+            return heights, vectors
+        lines = WAYS * PAGE // gcd(plane, PAGE)
+        few = tuple(v for v in vectors if v * self.lanes <= lines)
+        return ((max(heights),), few) if few and few != tuple(vectors) else (heights, vectors)
 
     def _vectors_of_a_panel(self) -> tuple[int, ...]:
         """Return the possible vector counts of a panel; for a dynamic number of channel blocks, those that certainly divide it."""
@@ -227,7 +259,7 @@ class _Rule:
         return f"convolution: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}, weights packed {side}"
 
     def _pack(self) -> str:
-        """Pack the weights at run time unless they are packed already; return when they are packed, as text."""
+        """Pack the weights at run time unless they are packed already; return when they are packed, as text: "before", or "first"."""
         weight = self.roles.weight
         block = find_block(self.s.program, self.name)
         column = iter_named(block, self.roles.column).var
@@ -274,7 +306,10 @@ class _Rule:
         self._tile(name, tiles, within, len(inner))
 
     def _rows_first(self) -> bool:
-        """True if all panels of an image row run before the next row, instead of all rows of a panel before the next panel."""
+        """Decide the loop order: True if all panels of an image row run before the next row, False if all rows of a panel run first.
+
+        It is False without a decision if there is no outer loop or the number of columns is dynamic.
+        """
         if not self.roles.outer or self.columns is None:
             return False
         return self.decide("order", ("panels", "rows"), "panels", why="the weights of a panel stay in the cache for all rows") == "rows"
@@ -292,7 +327,10 @@ class _Rule:
         self.sums = sum_tile(s, name, at, written, reduced, [row, *vectors, lane], self.summing)
 
     def _stores_rows(self) -> bool:
-        """True if the program stores the results along rows of the image: then vectors of channels would be stored element by element."""
+        """True if float results are finally stored along rows of the image, where vectors of channels would be stored element by element.
+
+        That is so if the result is a parameter, or if its one reader is elementwise with the row innermost; never in NCHWc layout.
+        """
         func = self.s.program
         result = _target(find_block(func, self.name)).buffer
         if self.roles.lane or not self.dtype.is_float:
@@ -307,7 +345,10 @@ class _Rule:
         return iters is not None and reads == [iters[-1]]
 
     def _transpose(self, written: BlockHandle, depth: int) -> None:
-        """Write a tile along the rows of the image: the code generator transposes the registers of the tile for that form."""
+        """Move the row loop of a write-back innermost if its tile is square: the code generator transposes the registers for that form.
+
+        Does nothing if results are not stored along rows.
+        """
         row, *others = self.s.loops(written)[-1 - depth :]
         if self.transposes and constant_extent(self.s.program, row.loop) in SQUARES:
             self.s.reorder(*others, row)

@@ -13,7 +13,7 @@ from math import prod
 from ...loop.analysis.block_kind import along, matmul_of, packed
 from ...loop.analysis.nest_shape import iter_named, plain_loops
 from ...loop.analysis.nests import accesses, constant_extent, plain_iters
-from ...loop.buffer import Load
+from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
 from ...support.record import dataclass
 from ...support.refusal import Refusal
@@ -69,9 +69,20 @@ def convolution_of(block: Block) -> Convolution | Refusal:
 
 
 def blocked_convolution_of(func: Func, block: Block, target: Target) -> Convolution | Refusal:
-    """Match a convolution in NCHWc layout, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`; return its iterator roles."""
+    """Match a convolution in NCHWc layout, `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`.
+
+    Returns its iterator roles, or why the block is none.
+    """
     if not in_blocks(func, block):
         return Refusal(f"the result of block `{block.name}` is not in NCHWc layout")
+    return product_in_blocks(block)
+
+
+def product_in_blocks(block: Block) -> Convolution | Refusal:
+    """Match a sum of products `y[…, column, …, row, lane] += x[…] * w[column, …, lane]`.
+
+    Return its iterator roles (column "" if the result has no such index), or why the block is none.
+    """
     s = block.body
     if not isinstance(s, Reduce) or s.combiner.name != "add" or len(s.targets) != 1 or block.init is None:
         return Refusal(f"block `{block.name}` is no sum with an init")
@@ -150,7 +161,7 @@ def taps_of(func: Func, block: Block) -> int:
 
 
 def _size(func: Func, block: Block, v: Var) -> int:
-    """Return the constant extent of an iterator; 1 if it is dynamic."""
+    """Return the constant extent of an iterator; 1 if it is dynamic, or if the block shares its loops with others."""
     loops = plain_loops(func, block)
     return 1 if isinstance(loops, Refusal) else max(constant_extent(func, loops[v]) or 1, 1)
 
@@ -228,21 +239,32 @@ def in_blocks(func: Func, block: Block) -> bool:
     result = s.targets[0].buffer if isinstance(s, Reduce) else None
     if result is None or not result.ndim:
         return False
+    return over_blocks(func, result)
+
+
+def over_blocks(func: Func, buffer: Buffer) -> bool:
+    """True if a buffer is in NCHWc layout: its last index is the channel inside a block. A temporary is if some parameter is so."""
     layouts = {name: p.map for name, p in layouts_of(func).items()}
     blocked = {name for name, m in layouts.items() if len(m.inputs) > 2 and free_vars(m.results[-1]) == {m.inputs[1]}}
-    if result in func.buffers:
-        return result.name in blocked
-    return any(b.name in blocked and b.shape[-1] is result.shape[-1] for b in func.buffers)
+    if buffer in func.buffers:
+        return buffer.name in blocked
+    return any(b.name in blocked and b.shape[-1] is buffer.shape[-1] for b in func.buffers)
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:
-    """True if a convolution costs less with vectors of channels, which store their results one by one, than with vectors along rows."""
+    """True if a convolution costs less with vectors of channels, which store their results one by one, than with vectors along rows.
+
+    If only one way is possible, True for any convolution.
+    """
     steps = lane_steps(func, block, target)
     return not isinstance(convolution_of(block), Refusal) if steps is None else steps[0] < steps[1]
 
 
 def lane_steps(func: Func, block: Block, target: Target) -> tuple[float, float] | None:
-    """Return the vector steps per result with lanes of channels, and with lanes along a row; None if one of them is impossible."""
+    """Return the vector steps per result with lanes of channels, and with lanes along a row.
+
+    None if one of them is impossible, or if the block shares its loops with others.
+    """
     roles, windows, loops = convolution_of(block), windows_of(block), plain_loops(func, block)
     if isinstance(roles, Refusal) or isinstance(loops, Refusal) or (isinstance(windows, Refusal) and not over_image(block, roles)):
         return None

@@ -20,6 +20,7 @@ from ...loop.analysis.nest_shape import plain_loops
 from ...loop.analysis.nests import accesses, blocks, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, Func, Reduce
+from ...support.choices import heuristic, worth
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var
 from ...sym.index_map import IndexMap
@@ -42,11 +43,12 @@ def instruction_of(func: Func, block: Block, target: Target) -> Mapping | Refusa
         plan = mapping(func, block, i.name)
         if isinstance(plan, Refusal):
             reason = f"`{i.name}` does not compute block `{block.name}`: {plan.reason}"
-        elif best is None or _work(plan.instruction) > _work(best.instruction):
+        elif best is None or worth(_work(plan.instruction) > _work(best.instruction)):
             best = plan
     return Refusal(reason) if best is None else best
 
 
+@heuristic
 def _work(instruction: str) -> int:
     """Return the number of block instances that one execution of the instruction computes: the product of its loop extents."""
     work = 1
@@ -66,7 +68,7 @@ def schedule_instruction(s: Schedule, roles: Mapping, decide: Decide) -> str:
 
 
 def _tiles(tile: Tile, target: Target) -> int:
-    """Return how many result tiles fit a quarter of the registers."""
+    """Return how many result tiles fit a quarter of the registers, from 1 to MOST_TILES."""
     written = tile.stmt.targets[0].buffer if isinstance(tile.stmt, Reduce) else tile.stmt.buffer
     bits = written.dtype.bits
     for e in written.shape:
@@ -76,7 +78,10 @@ def _tiles(tile: Tile, target: Target) -> int:
 
 
 def tiled_operands(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """Return the operands that can be stored in the instruction's tiles: those whose sizes are multiples of the tile."""
+    """Return the layouts of the operands that can be stored in the instruction's tiles: parameters whose sizes are multiples of the tile.
+
+    None if no declared instruction does the block; an empty dict if no operand can be tiled.
+    """
     plan = instruction_of(func, block, target)
     loops = plain_loops(func, block)
     if isinstance(plan, Refusal) or isinstance(loops, Refusal):
@@ -91,7 +96,7 @@ def tiled_operands(func: Func, block: Block, target: Target) -> dict[Buffer, Pac
 
 
 def _may_be_tiled(func: Func, block: Block, load: Load) -> bool:
-    """True if a parameter of constant shape is read by this block alone, at plain iterators."""
+    """True if the buffer of a load is an input parameter of constant shape that only this block reads, at plain iterators."""
     b = load.buffer
     if b not in func.buffers or func.role(b) != "in" or b.strides is not None or not all(isinstance(e, Const) for e in b.shape):
         return False

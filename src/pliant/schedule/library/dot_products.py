@@ -24,6 +24,7 @@ from ...loop.analysis.nest_shape import alone, iter_named, plain_loops
 from ...loop.analysis.nests import base_facts, blocks, constant_extent, find_block, plain_iters
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.choices import heuristic
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.bounds import multiple
@@ -133,7 +134,10 @@ def words(buffer: Buffer, column: int, depth: int, lanes: int, group: int) -> In
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """Return the layout of the right-hand side: the words that the target's instruction takes."""
+    """Return the layout of the right-hand side: the words that the target's instruction takes.
+
+    None if no instruction does the block; an empty dict if the operand cannot be packed.
+    """
     dot = dot_product_of(func, block, target)
     if isinstance(dot, Refusal):
         return None
@@ -149,7 +153,10 @@ def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] |
 
 
 def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
-    """Tile a product for registers, threads and dot-product instructions, with its elementwise consumers in the write-back (epilogue)."""
+    """Tile a product for registers, threads and dot-product instructions, with its elementwise consumers in the write-back (epilogue).
+
+    Returns text about it; raises NotApplicable if the right-hand side is neither packed nor to be copied.
+    """
     name = decide.block
     if not dot.is_packed and not decide.copying:
         raise NotApplicable(
@@ -163,7 +170,10 @@ def schedule_dot_product(s: Schedule, dot: DotProduct, decide: Decide) -> str:
 
 
 def _widened(s: Schedule, name: str, dot: DotProduct) -> DotProduct:
-    """Copy the rows to i16 before the product, if its instructions have i16 forms; return `dot` with those forms, or else unchanged."""
+    """Copy the rows to i16 before the product, if its instructions have i16 forms and the copy is legal.
+
+    Returns `dot` with those forms, or else unchanged.
+    """
     wider = {lanes: INSTRUCTIONS[i].widened for lanes, i in dot.instructions.items()}
     if not all(wider.values()) or not tried(partial(s.reindex, name, dot.narrow.buffer.name, dtype="i16")):
         return dot
@@ -188,7 +198,11 @@ class _Rule(TiledProduct):
         return Summing(sizes_of(block, self.target))
 
     def choose_tile(self) -> TileSize:
-        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
+        """Decide the register tile, of at most MOST_ROWS rows; its domain are all that fit the registers.
+
+        By default it is the one the cost model chooses. If the instruction needs registers for constants, it has 3 vectors and as many rows
+        as the other registers allow.
+        """
         extents, spare = self.extents(self.dtype, self.dot.group), 1  # one more register: a product before it is added
         tile, terms = tile_size(self.target, extents, spare)
         rows, vectors = tile.rows, tile.vectors
@@ -210,6 +224,7 @@ class _Rule(TiledProduct):
         fit = [t for t in sizes if ENOUGH_SUMS <= t.rows * t.vectors <= tile.rows * tile.vectors and self._panels_fit(t, tile)]
         return max(fit, key=lambda t: t.rows * t.vectors, default=tile)
 
+    @heuristic
     def _panels_fit(self, size: TileSize, instead: TileSize) -> bool:
         """True if panels of this width leave no columns, or as many as those of another tile."""
         return self.columns is None or self.columns % size.columns in (0, self.columns % instead.columns)
@@ -245,7 +260,10 @@ class _Rule(TiledProduct):
         return sizes
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
-        """Copy a panel of the right-hand side into the layout of the instruction."""
+        """Copy a panel of the right-hand side into the layout of the instruction, if the rule copies panels (`copy`).
+
+        Do nothing if no instruction fits the block.
+        """
         if not self.copy or self._instruction(name) is None:
             return
         s, buffer = self.s, self.dot.wide.buffer
@@ -264,7 +282,10 @@ class _Rule(TiledProduct):
         return self.dot.instructions.get(lanes) if plain and lanes is not None else None
 
     def tile_at(self, name: str, at: LoopHandle, row: LoopHandle | None) -> None:
-        """Accumulate one tile in registers; the loops inside `at` are (row,) reduced, vectors, lanes."""
+        """Accumulate one tile in registers by an instruction, or by plain vectors if none fits.
+
+        The loops inside `at` are (row,) reduced, vectors, lanes.
+        """
         s = self.s
         *_, depth, vector, lane = s.loops(name)
         instruction = self._instruction(name)

@@ -17,6 +17,7 @@ from ...loop.analysis.block_kind import along, elementwise
 from ...loop.analysis.nests import blocks, constant_extent, find_block, has_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, For, Func, Store
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Var, free_vars
@@ -32,6 +33,7 @@ CHUNK = 1024  # default of `chunk`: elements of a flat loop that a thread takes 
 CHUNKS = (256, 512, 1024, 2048, 4096)  # choices of `chunk`
 STEP = 32  # default of `rest_step`: elements per vector loop of constant size in the remainder of a dynamic loop
 STEPS = (16, 32, 64)  # choices of `rest_step`
+SHORT = 8  # a row of fewer elements is no whole vector on most machines; the default of `shared` depends on it
 SHARED = 16  # iterations of the outer loops that threads need at least, if a row is fused from several loops; bounds `vector_from`
 
 
@@ -41,7 +43,11 @@ def elementwise_of(func: Func, block: Block, target: Target) -> Store | Refusal:
 
 
 def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
-    """Vectorize the innermost loop of an elementwise nest and parallelize the others."""
+    """Vectorize an elementwise nest and parallelize it; return text about it.
+
+    If all accesses are contiguous, the whole nest becomes one flat loop; else its innermost loop, along the stored rows, becomes vectors,
+    and threads share the outer ones. Raises NotApplicable if no loop runs along the stored rows.
+    """
     name = decide.block
     block = find_block(s.program, name)
     loops = required_loops(s.program, block)
@@ -63,20 +69,38 @@ def schedule_elementwise(s: Schedule, store: Store, decide: Decide) -> str:
         return _flat(s, name, joined[0], decide)
     rows, columns = _rows(s, block, order, nest, decide)
     s.vectorize(columns)
-    share(s, rows)
+    share(s, rows[: _shared(s, rows, columns, decide)])
     return f"elementwise: `{name}` with vectors along `{columns.loop.var.name}`"
 
 
 def _rows(
     s: Schedule, block: Block, order: Sequence[Var], nest: Sequence[LoopHandle], decide: Decide
 ) -> tuple[list[LoopHandle], LoopHandle]:
-    """Return the loops for threads and the vector loop: the innermost contiguous loops, fused, if enough iterations remain to share."""
+    """Return the loops for threads and the vector loop: the innermost contiguous loops, fused, if enough iterations remain to share.
+
+    Else the vector loop is the innermost one alone. Where it begins is a decision.
+    """
     extents = [constant_extent(s.program, x.loop) or 1 for x in nest]
     runs = [first for first in range(1, len(nest) - 1) if is_run(block, order[first:]) and _is_one_loop(s, nest[first:])]
     best = next((first for first in runs if prod(extents[:first]) >= SHARED), len(nest) - 1)
     why = f"threads share the loops before it: at least {SHARED} iterations"
     first = decide("vector_from", [*runs, len(nest) - 1], best, why=why)
     return list(nest[:first]), nest[-1] if first == len(nest) - 1 else s.fuse(*nest[first:])
+
+
+def _shared(s: Schedule, rows: Sequence[LoopHandle], columns: LoopHandle, decide: Decide) -> int:
+    """Decide how many of the outer loops threads share: all of them, or all but the last one if vectors are short.
+
+    The indices of a fused loop are quotients and remainders. Beside a vector of two elements they take most of the time, so the last loop
+    stays a loop there, if threads have enough iterations without it.
+    """
+    extents = [constant_extent(s.program, h.loop) for h in (*rows, columns)]
+    short = extents[-1] is not None and extents[-1] < SHORT and prod(n or SHARED for n in extents[:-2]) >= SHARED
+    if len(rows) < 2 or not short:
+        return len(rows)
+    why = f"vectors of fewer than {SHORT} elements: the last loop stays a loop, and its indices need no division"
+    count: int = decide("shared", (len(rows) - 1, len(rows)), len(rows) - 1, why=why)
+    return count
 
 
 def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
@@ -89,7 +113,10 @@ def _is_one_loop(s: Schedule, loops: Sequence[LoopHandle]) -> bool:
 
 
 def is_run(block: Block, run: Sequence[Var]) -> bool:
-    """True if every access is contiguous over these iterators, the last one fastest, or does not depend on them."""
+    """True if every access is contiguous over these iterators, the last one fastest, or does not depend on them.
+
+    False if the stored value uses one of them other than as an index.
+    """
     store = elementwise(block)
     assert store is not None
     extents = store.buffer.shape[-len(run) :]
@@ -114,7 +141,7 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
     """Split a loop over all elements into chunks for threads and vectorize each; return the text for `explain`."""
     extent = constant_extent(s.program, flat.loop)
     chunk = decide("chunk", CHUNKS, CHUNK, why="elements that a thread takes at a time; they fit the L1 cache")
-    if extent is not None and extent <= chunk:
+    if extent is not None and worth(extent <= chunk):
         s.vectorize(flat)
         return f"elementwise: `{name}` as one vector loop"
     try:
@@ -132,7 +159,10 @@ def _flat(s: Schedule, name: str, flat: LoopHandle, decide: Decide) -> str:
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """Return all sizes; none for an elementwise program of its own whose sizes decide how loops become vectors and threads."""
+    """Return all sizes, or no size if the program is only elementwise and its extents decide how loops become vectors and threads.
+
+    None if the block is not elementwise.
+    """
     store = elementwise(block)
     if store is None:
         return None

@@ -12,8 +12,9 @@ from functools import partial
 
 from ...loop.analysis.block_kind import decodes, elementwise, is_cheap, reads_once
 from ...loop.analysis.nest_shape import untouched
-from ...loop.analysis.nests import allocation, blocks, readers
+from ...loop.analysis.nests import allocation, blocks, find_block, readers
 from ...loop.stmt import Block, Func
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
@@ -33,9 +34,13 @@ class Producer:
 
 
 def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
-    """Match an elementwise producer that may be inlined; return whether inlining is better."""
+    """Match an elementwise producer that may be inlined; return whether inlining is better, and why.
+
+    Returns a Refusal for decoders of weights, a producer with a reader that is scheduled already, and one that instructions read.
+    """
     store = elementwise(block)
-    if store is None or allocation(func, store.buffer) is None or decodes(func, block):
+    # `block` is as it was before the phase. Since then it may have become the decoder of a product, by the inlining of its own producers.
+    if store is None or allocation(func, store.buffer) is None or decodes(func, find_block(func, block.name)):
         return Refusal(f"block `{block.name}` is no elementwise producer")
     users = readers(func, store.buffer)
     free = untouched(func)
@@ -43,9 +48,9 @@ def inlinable(func: Func, block: Block, target: Target) -> Producer | Refusal:
         return Refusal(f"a rule keeps `{store.buffer.name}` in a buffer of its own")
     if any(not isinstance(dot_product_of(func, u, target), Refusal) for u in users):
         return Refusal(f"instructions read `{store.buffer.name}` from memory")
-    if is_cheap(store.value):
+    if worth(is_cheap(store.value)):
         return Producer(True, "it costs about as much as a load")
-    once = len(users) == 1 and reads_once(users[0], store.buffer)
+    once = worth(len(users) == 1 and reads_once(users[0], store.buffer))
     return Producer(once, "each element is read once" if once else "elements are read several times, and are not cheap")
 
 
@@ -55,7 +60,10 @@ def decoding(func: Func, block: Block, target: Target) -> Block | Refusal:
 
 
 def _inline(s: Schedule, roles: Producer, decide: Decide) -> str:
-    """Inline a block into its readers if that is legal and the decision says so; return the text for `explain`."""
+    """Inline a block into its readers if that is legal and the decision says so; return the text for `explain`.
+
+    Returns "" if inlining is illegal; raises NotChosen if the decision `inline` is False.
+    """
     # Inlining may change bits: a sum of an inlined product rounds once per term (FMA) instead of twice, and a mean inlined into another
     # block is rounded at another place.
     sums = any(i.kind == "R" for b in blocks(s.program.body) for i in b.iters)
@@ -72,7 +80,10 @@ def _inline(s: Schedule, roles: Producer, decide: Decide) -> str:
 
 
 def _decode(s: Schedule, roles: object, decide: Decide) -> str:
-    """Inline a decoding block into the product that reads it; a copying version does that later, into the copies of panels."""
+    """Inline a decoding block into the product that reads it; return the text for `explain`, "" if nothing was done.
+
+    A copying version only notes the block in `decide.left`, and inlines it later into the copies of panels.
+    """
     if decide.copying:
         decide.left.add(decide.block)
         return ""
@@ -80,7 +91,7 @@ def _decode(s: Schedule, roles: object, decide: Decide) -> str:
 
 
 def _decode_into_copies(s: Schedule, roles: object, decide: Decide) -> str:
-    """Inline a block that dequantizes weights into the copies of panels that read it; return the text for `explain`."""
+    """Inline a block that `_decode` left into the copies of panels that read it; return the text for `explain`, "" if nothing was done."""
     if decide.block not in decide.left or not tried(partial(s.compute_inline, decide.block)):
         return ""
     return f"decoded `{decide.block}` where it is read"

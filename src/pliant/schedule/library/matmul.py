@@ -20,11 +20,12 @@ from functools import partial
 from math import gcd, prod
 
 from ...dtype import DType, f16
-from ...loop.analysis.block_kind import Matmul, decodes, matmul_of
+from ...loop.analysis.block_kind import Matmul, decodes, decodes_along_columns, matmul_of, only_converts
 from ...loop.analysis.nest_shape import iter_named, plain_loops
 from ...loop.analysis.nests import constant_extent, find_block, writers
 from ...loop.buffer import Buffer, Load
 from ...loop.stmt import Block, For, Func, Reduce
+from ...support.choices import heuristic, worth
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Expr, Mul, free_vars
@@ -32,7 +33,7 @@ from ...sym.walk import walk
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule
-from ..tile_cost_model import Sizes, choose_tile, legal_tiles
+from ..tile_cost_model import Sizes, choose_tile, legal_tiles, plain_tile
 from ..workloads import Gemm
 from .accumulate import Summing, decide_summing, sum_tile
 from .epilogue import with_epilogue
@@ -97,7 +98,7 @@ def tile_size(target: Target, extents: Extents, spare: int = 0) -> tuple[TileSiz
 
 
 def tiles(target: Target, extents: Extents, spare: int = 0) -> tuple[tuple[int, int], ...]:
-    """Return all legal register tiles of a product, as rows and vectors."""
+    """Return all register tiles of a product that leave `spare` registers free, as rows and vectors."""
     return legal_tiles(target, extents.works()[-1], _sizes(target, extents), spare)
 
 
@@ -128,9 +129,12 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
     sizes = Extents(rows.value if isinstance(rows, Const) else None, columns.value, depth, _result(block), wide.buffer.dtype)
     tile, _ = tile_size(target, sizes)
     width = wide.buffer.dtype.bits * tile.columns // 8
-    if not 0 < depth * width <= LARGEST_COPY:
+    if not worth(0 < depth * width <= LARGEST_COPY):
         return None
-    if any(decodes(func, b) for b in writers(func, wide.buffer)):
+    decoders = [b for b in writers(func, wide.buffer) if decodes(func, b)]
+    if decoders and not all(decodes_along_columns(func, b) for b in decoders):
+        return _decide_strided(func, rows, not all(only_converts(func, b) for b in decoders), decide)
+    if decoders:
         return decide_copy(func, rows, MANY_ROWS, decide, "a copy decodes the weights once for all rows")
     crowding = _crowding(target, depth, width, wide.buffer.dtype.bits * columns.value // 8)
     many = next((many for crowded, many in CROWDED if crowding >= crowded), 0)
@@ -138,7 +142,7 @@ def copying(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> Version | None:
-    """Decide from how many rows on panels are copied (`many` by default, 0 for never); return that version or None."""
+    """Decide from how many rows on panels are copied (`many` by default, 0 for never); return that version, or None for never."""
     if isinstance(rows, Const):
         known = int(0 < many <= rows.value)
         return for_many(func, rows, 1) if decide("copy_from", (0, 1), known, why=why) else None
@@ -146,6 +150,18 @@ def decide_copy(func: Func, rows: Expr, many: int, decide: Decide, why: str) -> 
     return for_many(func, rows, value) if value else None
 
 
+def _decide_strided(func: Func, rows: Expr, costly: bool, decide: Decide) -> Version | None:
+    """Decide whether panels of weights are copied whose codes are not contiguous along the columns; return that version or None.
+
+    Without a copy the product is a dot product for each element, which adds in another order (rule `rows`). So the choice holds for any
+    number of rows: a row alone has the same bits as in a batch. Dot products decode the weights again for every row, which pays only if
+    decoding is a conversion.
+    """
+    why = "dot products would decode the weights for every row" if costly else "a conversion costs about as much as a load"
+    return for_many(func, rows, 1) if decide("copy_from", (0, 1), int(costly), reorders=True, why=why) else None
+
+
+@heuristic
 def _crowding(target: Target, rows: int, width: int, stride: int) -> float:
     """Return how many times the cache lines of some rows, `stride` bytes apart, exceed the L2 sets that they map to."""
     line, ways = target.caches.line, 8  # 8 ways are assumed: the target's facts do not have the associativity
@@ -163,7 +179,7 @@ def _result(block: Block) -> DType:
 
 
 def wide_load(block: Block, roles: Matmul) -> Load | None:
-    """Return the only load in the product that is indexed by the columns; None if there are several."""
+    """Return the only load in the product that is indexed by the columns; None if there are several, or none."""
     body = block.body
     assert isinstance(body, Reduce)
     column = iter_named(block, roles.column).var
@@ -172,7 +188,10 @@ def wide_load(block: Block, roles: Matmul) -> Load | None:
 
 
 def schedule_matmul(s: Schedule, roles: Matmul, decide: Decide) -> str:
-    """Tile a matrix product for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
+    """Tile a matrix product for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue).
+
+    Returns text about it; raises NotApplicable if the block shares its loops with others.
+    """
     name = decide.block
     block = find_block(s.program, name)
     loops = required_loops(s.program, block)
@@ -228,10 +247,15 @@ class TiledProduct:
         return decide_summing(self.s.program, block, [h.loop for h in self.reduced], self.decide)
 
     def choose_tile(self) -> TileSize:
-        """Decide the register tile: by default the one the cost model chooses, or any other that fits the registers."""
+        """Decide the register tile: by default the one the cost model chooses; its domain are all that fit the registers.
+
+        With `effort="fast"` the default is the largest that leaves no remainder.
+        """
         extents = self.extents(self.dtype if self.wide is None else self.wide.buffer.dtype)
         best, terms = tile_size(self.target, extents)
-        rows, vectors = self.decide("tile", tiles(self.target, extents), (best.rows, best.vectors), why=terms)
+        domain = tiles(self.target, extents)
+        plain = plain_tile(domain, extents.rows, None if extents.columns is None else -(-extents.columns // best.lanes))
+        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=terms, plain=plain)
         return TileSize(rows, vectors, best.lanes)
 
     def extents(self, wide: DType, group: int = 1) -> Extents:
@@ -243,7 +267,10 @@ class TiledProduct:
         return Extents(rows, self.columns, depth, self.dtype, wide, max(1, self.roles.pack // lanes))
 
     def apply(self) -> str:
-        """Schedule the block by primitives; return the text for `explain` that says what was done."""
+        """Schedule the block by primitives; return the text for `explain` that says what was done.
+
+        Raises NotApplicable if the packs of the right-hand side are not whole vectors, or the tile is not whole packs.
+        """
         s, t = self.s, self.tile
         if self.roles.pack and (self.roles.pack % t.lanes or t.columns % self.roles.pack):
             raise NotApplicable(f"block `{self.name}` reads packs of {self.roles.pack} columns, vectors have {t.lanes}")
@@ -264,7 +291,7 @@ class TiledProduct:
         return f"matmul: `{self.name}` in tiles of {t.rows if self.row else 1}x{t.columns} {self.sums}, right-hand side {side}"
 
     def order_loops(self, cut: bool) -> None:
-        """Put batch loops around the column loop, or inside it if columns are cut into panels of several sizes.
+        """Put batch loops around the column loop; by decision a single one inside it, by default if `cut`: panels of several sizes.
 
         Panels of different sizes are sibling loops. With the batch inside, threads share each of them together with the batches. It takes a
         single batch loop: for a dynamic number of panels, or several batch loops, no proof shows that they fuse into one loop, and several
@@ -287,7 +314,8 @@ class TiledProduct:
     def last_panel(self, column: LoopHandle, lanes: int) -> TileSize:
         """Return the tile for fewer columns than a panel: vectors, the last one masked; a single column is no vector.
 
-        It has no more rows than hide the latency of the sums: each row count is a body of its own, for a small part of the columns.
+        The rows are a decision; by default no more than hide the latency of the sums, because each row count is a body of its own, for a
+        small part of the columns.
         """
         left = constant_extent(self.s.program, column.loop)
         vectors = 1 if left is None else -(-left // lanes)
@@ -301,7 +329,10 @@ class TiledProduct:
         return not isinstance(body, Reduce) or body.combiner.name != "add" or not isinstance(body.values[0], Mul)
 
     def panels(self, name: str, column: LoopHandle, tile: TileSize, batch: list[LoopHandle], guard: bool = False) -> tuple[str, ...]:
-        """Split the columns of a block into panels and tile each; return the blocks that do the remaining columns."""
+        """Split the columns of a block into panels and tile each; return the blocks that do the remaining columns.
+
+        With `guard` there are none: the last panel has a predicate.
+        """
         s = self.s
         chain = s.loops(name)
         below = chain[chain.index(column) + 1 :]
@@ -314,7 +345,10 @@ class TiledProduct:
         return tails
 
     def copy_panel(self, name: str, panel: LoopHandle) -> None:
-        """Copy the columns of one panel of the right-hand side to contiguous memory, if this version of the program copies."""
+        """Copy the columns of one panel of the right-hand side to contiguous memory, by vectors; threads share the copy if it decodes.
+
+        Do nothing if this version does not copy, or for a remainder block.
+        """
         if not self.copy or self.wide is None or name != self.name:
             return
         copy = self.s.cache_read(name, self.wide.buffer.name, panel, scope="workspace")
@@ -325,8 +359,9 @@ class TiledProduct:
     def _share(self, panel: LoopHandle, batch: list[LoopHandle], below: tuple[LoopHandle, ...], beside: bool) -> tuple[LoopHandle, bool]:
         """Make one parallel loop of batches and panels, or of batches alone if there are remaining columns beside the panels.
 
-        Return the loop around the rows, and True if threads share it. This comes before tiling, because independence of iterations must be
-        proved for one block now and for all of its tiles later.
+        Returns the loop around the rows, and True if threads share it. Without batches, the decision `share` says whether threads share
+        panels or rows. This comes before tiling, because independence of iterations must be proved for one block now and for all of its
+        tiles later. Panels of decoded weights that are copied are not shared.
         """
         s = self.s
         count = constant_extent(s.program, panel.loop)
@@ -336,7 +371,7 @@ class TiledProduct:
             many = count is None or count >= FEW_PANELS
             why = f"{'a dynamic number of' if count is None else count} panels; fewer than {FEW_PANELS} do not keep threads busy"
             share = self.decide("share", ("panels", "rows"), "panels" if many else "rows", why=why)
-            return panel, share == "panels" and tried(partial(s.parallel, panel))
+            return panel, worth(share == "panels") and tried(partial(s.parallel, panel))
         inside = batch[0] in below
         beside = beside and not inside
         outer = [panel, *batch] if inside else [*batch] if beside else [*batch, panel]
@@ -346,7 +381,10 @@ class TiledProduct:
         return panel if beside else joined[0], tried(partial(s.parallel, joined[0]))
 
     def _rows(self, name: str, panel: LoopHandle, shared: bool, size: int) -> None:
-        """Split rows into tiles and smaller tiles for the remainder: every tile is unrolled, and none has a predicate on rows."""
+        """Split rows into tiles and smaller tiles for the remainder: every tile is unrolled, and none has a predicate on rows.
+
+        The loop of tiles is parallel if that is legal, unless threads have `shared` the panels.
+        """
         s = self.s
         if self.row is None:
             self.tile_at(name, panel, None)
@@ -378,7 +416,10 @@ class TiledProduct:
 
 
 def layouts(func: Func, block: Block, target: Target) -> dict[Buffer, Packing] | None:
-    """Return the layouts of the right-hand side: packs of one or more vectors of columns."""
+    """Return the layouts of a product's right-hand side: packs of one or more vectors of columns.
+
+    None if the block has no such side; an empty dict if the side may not be packed.
+    """
     side = right_side(block)
     return None if side is None else packing(func, block, side, target, PACKS)
 

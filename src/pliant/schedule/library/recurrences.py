@@ -14,6 +14,7 @@ from ...loop.analysis.block_kind import along
 from ...loop.analysis.nests import constant_extent, find_block, has_block
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func, Store
+from ...support.choices import worth
 from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.walk import walk
@@ -43,7 +44,10 @@ class Recurrence:
 
 
 def recurrence(func: Func, block: Block, target: Target) -> Recurrence | Refusal:
-    """Match a block of ordered steps over independent columns; return its iterator roles, or why it is none."""
+    """Match one store of ordered steps over independent columns; return its iterator roles, or why the block is none.
+
+    The column is the S iterator along the rows of what is stored.
+    """
     kinds = {kind: tuple(i.var for i in block.iters if i.kind == kind) for kind in "SRO"}
     store = block.body
     if not kinds["O"] or kinds["R"] or not isinstance(store, Store) or block.init is not None:
@@ -57,7 +61,7 @@ def recurrence(func: Func, block: Block, target: Target) -> Recurrence | Refusal
 
 
 def schedule_recurrence(s: Schedule, roles: Recurrence, decide: Decide) -> str:
-    """Make columns vector lanes, run all steps of a chunk of columns, and parallelize chunks or rows."""
+    """Make columns vector lanes, run all steps of a chunk of columns, and parallelize chunks or rows; return text about it."""
     name = decide.block
     required_loops(s.program, find_block(s.program, name))
     rows, steps = ([s.loop(name, v) for v in which] for which in (roles.rows, roles.steps))
@@ -66,7 +70,7 @@ def schedule_recurrence(s: Schedule, roles: Recurrence, decide: Decide) -> str:
     default, why = SCATTERED if roles.scatters else STEPPED
     width = decide("columns", [n * lanes for n in VECTORS], default * lanes, why=why)
     extent = constant_extent(s.program, column.loop)
-    if extent is not None and extent <= width:
+    if extent is not None and worth(extent <= width):
         s.reorder(*rows, *steps, column)
         s.vectorize(column)
         share(s, rows)

@@ -21,6 +21,7 @@ from itertools import pairwise, takewhile
 from ...loop.analysis.nest_shape import alone, plain_loops, root_nests, untouched
 from ...loop.analysis.nests import Access, accesses, allocation, blocks, constant_extent, fed_by, find_block, loops_in, plain_iters
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.conditions import all_of
@@ -46,7 +47,10 @@ Stages = tuple[str, ...]  # the names of the blocks of consecutive nests
 
 
 def stages_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
-    """Match the last of several consecutive nests of one block each that no rule has taken yet, if they include a reduction."""
+    """Match the last of consecutive nests of one unscheduled block each, if they include a reduction; return the names of all their blocks.
+
+    Returns a Refusal for any other block.
+    """
     stages: list[Block] = []
     free = set(untouched(func))
     for nest in root_nests(func):
@@ -68,7 +72,11 @@ def reduction_of(func: Func, block: Block, target: Target) -> Stages | Refusal:
 
 
 def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
-    """Fuse the stages `names` into one parallel loop over rows, and vectorize each stage."""
+    """Fuse the stages `names` into one parallel loop over rows, and vectorize each stage; return text about it.
+
+    Reductions over a single row run in pieces that threads share, if they are long. Raises NotApplicable for ordered iterators, and if no
+    reduction can be computed in the loop over rows.
+    """
     if not decide.target.has_fma:
         for n in names:
             if any(i.kind == "R" for i in find_block(s.program, n).iters):
@@ -111,9 +119,10 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
 def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
     """Return a version of the program without parts for short rows, if rows of dynamic length are summed and nothing is stored along them.
 
-    Beginning a part and adding it to the total takes as long as reading a row of 64 elements, and so does adding lanes in f64. Rows in this
-    version have at most 64 terms per lane and six lane additions; added in f32, they are in the error class of numpy's pairwise sums. A
-    program that stores something for each element of a row spends so much time there that a second version does not pay.
+    None otherwise, and for any block but the first that sums such rows. Beginning a part and adding it to the total takes as long as
+    reading a row of 64 elements, and so does adding lanes in f64. Rows in this version have at most 64 terms per lane and six lane
+    additions; added in f32, they are in the error class of numpy's pairwise sums. A program that stores something for each element of a row
+    spends so much time there that a second version does not pay.
     """
     if all(i.kind == "S" for i in block.iters):
         return None
@@ -132,7 +141,7 @@ def short_rows(func: Func, block: Block, decide: Decide) -> Version | None:
 
 
 def _row_summed(func: Func, block: Block, loops: dict[Var, For], target: Target) -> For | None:
-    """Return the loop along a row if a block sums contiguous elements there, of dynamic length and possibly in parts; else None."""
+    """Return the loop along a row if a block sums contiguous elements there, of dynamic length, long enough for parts; else None."""
     reduced = [loops[i.var] for i in block.iters if i.kind == "R"]
     if len(reduced) != 1 or any(i.kind == "O" for i in block.iters) or not _contiguous(block, reduced[0]):
         return None
@@ -157,7 +166,11 @@ def _listed(names: list[str]) -> str:
 
 
 def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
-    """Return the loop over rows: the leading spatial loops of the last stage that every reduction has, fused; dims of 1 do not count."""
+    """Return the loop over rows: the leading spatial loops of the last stage that every reduction has, fused; dims of 1 do not count.
+
+    None if there is none. Reorders the loops of the last stage, rows first; raises NotApplicable if its store is not indexed by its
+    iterators.
+    """
     store = anchor.body
     target = store.targets[0] if isinstance(store, Reduce) else None
     indices = target.indices if target is not None else getattr(store, "indices", ())
@@ -226,7 +239,7 @@ def _in_vectors(s: Schedule, decide: Decide, name: str) -> bool:
 
 
 def _in_one_loop(s: Schedule, decide: Decide, name: str, following: str) -> bool:
-    """Fuse a stage into the loop of the row reduction that follows it, with the same lanes; return True if it was done."""
+    """Fuse an elementwise stage into the loop of the row reduction that reads it, with the same lanes; return True if it was done."""
     first, second = (find_block(s.program, n) for n in (name, following))
     along, over = (alone(s.program, b) for b in (first, second))
     if not isinstance(first.body, Store) or not isinstance(second.body, Reduce) or len(along) != 1 or len(over) != 1:
@@ -242,7 +255,7 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
 
     `before` is the loop of an elementwise stage that is joined with the loop of the sum. Long sums are in parts, each summed in this way.
     The last halves, and the sum of the parts, are in f64 if the machine has it: these few additions round the most. Rows that are known to
-    be short are added in f32 (`short_rows` says why).
+    be short are added in f32 (`short_rows` says why). Raises ScheduleError if there are too few elements for FEWEST lanes.
     """
     lanes = _number_of_lanes(constant_extent(s.program, loop.loop))
     if find_block(s.program, name).annotations.get(TERMS) == "f64":
@@ -282,7 +295,7 @@ def _lanes(s: Schedule, decide: Decide, name: str, loop: LoopHandle, before: Loo
 
 
 def _wide_halves(func: Func, name: str, reduced: list[For]) -> int:
-    """Return how many of the last additions across lanes of a sum are done in f64: none for short rows."""
+    """Return how many of the last additions across lanes are in f64: the annotation's number, else 0 for short rows, IN_F64 for others."""
     usual = 0 if most_terms(func, reduced) <= SHORT_ROW else IN_F64
     return int(find_block(func, name).annotations.get(WIDE_HALVES, usual))
 
@@ -303,7 +316,10 @@ def _by_halves(s: Schedule, total: BlockHandle, lanes: int, at: LoopHandle | Non
 
 
 def _begin_total(s: Schedule, total: BlockHandle) -> None:
-    """Hoist the init out of the sum of the last two lanes; a minimum or maximum starts with the first lane instead."""
+    """Hoist the init out of the sum of the last lanes, and unroll that sum.
+
+    A minimum or maximum starts with the first lane instead of its init.
+    """
     last = s.loops(total)[-1]
     summed = total.block.body
     extreme = isinstance(summed, Reduce) and summed.combiner.name in ("min", "max")
@@ -313,7 +329,7 @@ def _begin_total(s: Schedule, total: BlockHandle) -> None:
 
 
 def _pieces(s: Schedule, decide: Decide, name: str) -> None:
-    """Sum one long row by pieces that threads share, then add the sums of pieces in order.
+    """Sum one long row by pieces that threads share, then add the sums of pieces in order; raise ScheduleError for a short row.
 
     The pieces do not depend on the number of threads, so neither do the bits of the result.
     """
@@ -325,7 +341,7 @@ def _pieces(s: Schedule, decide: Decide, name: str) -> None:
             raise ScheduleError(f"block `{name}` does not read contiguous memory")
         row = s.fuse(*flat) if len(flat) > 1 else flat[0]
         extent = constant_extent(s.program, row.loop)
-        if extent is not None and extent <= 2 * PIECE:
+        if extent is not None and worth(extent <= 2 * PIECE):
             raise ScheduleError(f"block `{name}` sums too few elements for threads")
         size = decide.of(name)("piece", (PIECE // 2, PIECE, 2 * PIECE), PIECE, reorders=True, why="the fewest elements that a thread takes")
         piece, inside = s.split(row, size)

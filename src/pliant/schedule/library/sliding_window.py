@@ -9,11 +9,21 @@ Depthwise convolutions and pools are tiled over rows of images:
             for a, b unrolled: for p unrolled: for q as a vector: tile[p, q] = fma(x[p * 2 + a, q * 2 + b], w[a, b], tile[p, q])
             y = epilogue(tile)
 
+Images in channel blocks (NCHWc), whose lanes are channels, are tiled over neighbors q along a row:
+
+    for …, strip of S rows p (parallel):
+        rows of x that the strip reads, with their padding, on the stack
+        for p in the strip: for tile of R neighbors q:
+            tile of y in registers = 0
+            for a, b: for q unrolled: for c as a vector: tile[q, c] = fma(x[p + a, q + b, c], w[a, b, c], tile[q, c])
+            y = epilogue(tile)
+
 Convolutions with sums too short for vectors of channels (`along_channels`) are tiled over channels by a few vectors: each vector of `x`
 serves all channels of a tile.
 
-Vectors run along the last index of the result. Loads along it are contiguous or strided, and all other loads are broadcasts. Because the
-windows are unrolled, rows that overlapping windows share are loaded once. The reduction runs in the program's order, long sums in parts.
+Vectors run along the last index of the result. Loads along it are contiguous or strided, and all other loads are broadcasts. Where
+registers suffice, windows are unrolled, so that rows that overlapping windows share are loaded once. The reduction runs in the program's
+order, long sums in parts.
 """
 
 from __future__ import annotations
@@ -27,13 +37,14 @@ from ...loop.analysis.nest_shape import iter_named
 from ...loop.analysis.nests import accesses, allocation, constant_extent, find_block, readers, writers
 from ...loop.buffer import Buffer
 from ...loop.stmt import Block, For, Func, Reduce, Store
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.refusal import Refusal
 from ...sym.expr import Const, Mul, Var
 from ...target import Target
 from ..decisions import Decide
 from ..schedule import LoopHandle, Schedule
-from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles
+from ..tile_cost_model import Choice, Sizes, choose_tile, legal_tiles, plain_tile
 from ..workloads import ConvOverRow, Gemm, SlidingWindow
 from .accumulate import Sizes as Parts
 from .accumulate import Summing, cuts_for, decide_parts, sum_tile
@@ -52,18 +63,26 @@ SOME_COLUMNS = 64  # width of an image that the cost model assumes if it is dyna
 SOME_ROWS = 40  # height of an image that the cost model assumes if it is dynamic
 SHARED_VECTORS = 64  # default of `grain`: vectors of a single row that a thread takes at a time
 GRAINS = (16, 64, 256)  # choices of `grain`
-LARGEST_COPY = 2**15  # most bytes of rows that `copy_rows` may copy to the stack: about the L1 cache
+MOST_COPIES = 3.0  # strips that copy each row of the operand more often than this are not the default: memory is not slower
+COPIED = 4  # vectors of a row that are copied in one step of a loop
+LARGEST_COPY = 2**15  # most bytes of rows that `copy_rows` or `strip` may copy to the stack: about the L1 cache
 
 
 def windows_for_lanes(func: Func, block: Block, target: Target) -> Windows | Refusal:
-    """Match a reduction over windows that is no matrix product; in NCHWc layout also pools, which match a reduction over columns too."""
+    """Match a reduction over windows that is no matrix product; in NCHWc layout any, because pools match a reduction over columns there.
+
+    Returns the iterator roles, or a Refusal.
+    """
     if isinstance(matmul_of(block), Refusal) or in_blocks(func, block):
         return windows_of(block)
     return Refusal(f"block `{block.name}` is a product")
 
 
 def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
-    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue)."""
+    """Tile a reduction over windows for registers, threads and vectors, with its elementwise consumers in the write-back (epilogue).
+
+    Returns text about it; raises NotApplicable if an extent of the window is dynamic or the block shares its loops with others.
+    """
     block = find_block(s.program, decide.block)
     if not isinstance(convolution_of(block), Refusal) and not in_blocks(s.program, block):
         choose_lanes(s.program, block, decide)  # records the decision `lanes`; the convolution rule has left the block to this one
@@ -74,7 +93,7 @@ def schedule_windows(s: Schedule, roles: Windows, decide: Decide) -> str:
 
 
 def promotable(func: Func, block: Block, nest: Mapping[Var, For], decide: Decide) -> Promotable | None:
-    """Return the sizes that windows in NCHWc layout need not know: all but rows, columns and window sizes."""
+    """Return the sizes that windows in NCHWc layout need not know: all but rows, columns and window sizes. None for other blocks."""
     roles = windows_of(block)
     if isinstance(roles, Refusal) or not in_blocks(func, block):
         return None
@@ -97,6 +116,8 @@ class _Rule:
         self.lanes = max(1, target.vector_bits // body.targets[0].dtype.bits)
         self.blocked = in_blocks(s.program, find_block(s.program, name))
         self.depth = len(roles.reduced)
+        self.strip = 0  # rows of an image in channel blocks that one copy of rows on the stack serves; 0 for no such copy
+        self.edge = 0  # the most elements of padding at each end of a row that a strip copies
         self.copies = False  # True if rows with padding may be copied: depthwise, so no other output channel needs the copy
         self.tile = self._tile_size()
         block, loops = find_block(s.program, name), [self._loop(v).loop for v in roles.reduced]
@@ -104,7 +125,7 @@ class _Rule:
         self.summing = Summing(how, whole=self._choose_unrolled(block, loops, how))
 
     def _tile_size(self) -> Choice:
-        """Decide the tile: rows of images by vectors along them, or channels by vectors."""
+        """Decide the tile: rows of images by vectors along them, or channels by vectors; also set `copies`."""
         func, r = self.s.program, self.roles
         block = find_block(func, self.name)
         tiled, width = self._extent(r.tiled) if r.tiled else 1, self._extent(r.column)
@@ -126,14 +147,20 @@ class _Rule:
         return self._decide_tile(best, windows, Sizes(range(1, min(MOST_ROWS if tiled is None else TALLEST, rows) + 1), vectors))
 
     def _decide_tile(self, best: Choice, work: Gemm, sizes: Sizes) -> Choice:
-        """Decide the tile: by default the one the cost model chooses, or any other that fits the registers."""
+        """Decide the tile: by default `best`, the one the cost model chooses; its domain are all that fit the registers.
+
+        With `effort="fast"` the default is the largest that leaves no remainder, unless the block is annotated with a tile.
+        """
         domain = legal_tiles(self.target, work, sizes)
         domain = domain if (best.rows, best.vectors) in domain else (*domain, (best.rows, best.vectors))
-        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text)
+        tiled, width = self._extent(self.roles.tiled) if self.roles.tiled else 1, self._extent(self.roles.column)
+        annotated = "tile" in find_block(self.s.program, self.name).annotations
+        plain = None if annotated else plain_tile(domain, tiled, None if width is None else -(-width // self.lanes))
+        rows, vectors = self.decide("tile", domain, (best.rows, best.vectors), why=best.text, plain=plain)
         return Choice(rows, vectors, best.text)
 
     def _choose_unrolled(self, block: Block, loops: list[For], how: Parts) -> int:
-        """Decide how many innermost reduction loops are unrolled: if windows overlap along rows, as many as MOST_TAPS allows."""
+        """Decide how many innermost reduction loops are unrolled: if windows overlap along rows, by default as many as MOST_TAPS allows."""
         taps, most = 1, 0
         for x in reversed(loops):
             taps *= constant_extent(self.s.program, x) or MOST_TAPS + 1
@@ -141,10 +168,24 @@ class _Rule:
                 break
             most += 1
         whole = len(loops) - 1 - max((c.at for c in cuts_for(self.s.program, block, loops, how=how)), default=-1)
-        best = most if self.roles.rows else 0
-        why = "rows that overlapping windows share are loaded once" if self.roles.rows else "windows do not overlap along rows"
+        best = most if self.roles.rows and self._rows_fit() else 0
+        shared = "rows that overlapping windows share are loaded once"
+        spill = "too few registers for the rows that overlapping windows share: sums run side by side, and rows are loaded again"
+        why = (shared if best else spill) if self.roles.rows else "windows do not overlap along rows"
         unrolled: int = self.decide("unroll", sorted({best, *range(min(most, whole) + 1)}), best, why=why)
         return unrolled
+
+    def _rows_fit(self) -> bool:
+        """True if the registers hold a tile and what its windows share, or lanes are neighbors.
+
+        If they do not, LLVM orders the products of an unrolled window sum by sum, and each waits for the one before.
+        """
+        if not self.blocked or self.roles.tiled is None:
+            return True
+        block = find_block(self.s.program, self.name)
+        over = overlap_of(self.s.program, block, iter_named(block, self.roles.tiled).var)
+        shared = (self.tile.rows - 1) * over.stride + over.reach
+        return self.tile.rows + shared + 1 <= self.target.n_vector_registers
 
     def _loop(self, iterator: str) -> LoopHandle:
         return self.s.loop(self.name, iterator)
@@ -159,14 +200,18 @@ class _Rule:
         if self._sums_products() and self.target.has_fma:
             s.contract(self.name)
         producer = self._copied_producer()
-        copied = producer is not None and tried(partial(self._tiles, producer))
+        tiles = self._strips if self.strip else self._tiles
+        copied = producer is not None and tried(partial(tiles, producer))
         if not copied:
             self._tiles(None)
         side = ", rows with their padding on the stack" if copied else ""
         return f"windows: `{self.name}` in tiles of {t.rows}x{t.vectors * self.lanes} {self.sums}{side}"
 
     def _tiles(self, producer: tuple[str, Buffer] | None) -> None:
-        """Tile all rows; if there is a producer (its block and its buffer), each tile computes the rows that it reads on the stack."""
+        """Tile all rows; if there is a producer (its block and its buffer), each tile computes the rows that it reads on the stack.
+
+        The producer's block is inlined into these copies then.
+        """
         s, r = self.s, self.roles
         with s.attempt():
             extent = self._extent(r.tiled) if r.tiled else 1
@@ -185,8 +230,36 @@ class _Rule:
             if producer is not None:
                 s.compute_inline(producer[0])
 
+    def _strips(self, producer: tuple[str, Buffer]) -> None:
+        """Tile strips of rows of images in channel blocks: each strip computes the rows that it reads, with their padding, on the stack."""
+        s, r = self.s, self.roles
+        assert r.tiled is not None
+        with s.attempt():
+            *outer, rows = (self._loop(v) for v in r.outer)
+            tiled, inner = self._loop(r.tiled), [self._loop(v) for v in (r.column, *r.reduced)]
+            strips, row = s.split(rows, None, self.strip)
+            s.reorder(*outer, strips, row, tiled, *inner)
+            self._copy(self.name, share(s, [*outer, strips]), producer[1])
+            s.compute_inline(producer[0])
+            extent = constant_extent(s.program, tiled.loop)
+            whole = extent is not None and extent <= self.tile.rows
+            tails = () if whole else s.split(tiled, None, self.tile.rows, tail="balance").tails
+            for name in (self.name, *tails):
+                self._along_row(name)
+
+    def _along_row(self, name: str) -> None:
+        """Reduce the tiles of one size along a row, inside of the loops that threads share."""
+        s = self.s
+        column, reduced = s.loop(name, self.roles.column), [s.loop(name, v) for v in self.roles.reduced]
+        *_, within = s.loops(name, self.roles.tiled)
+        s.reorder(column, within, *reduced)
+        self._columns(name, column, 1)
+
     def _nest(self, name: str, tiles: list[LoopHandle], within: list[LoopHandle], producer: tuple[str, Buffer] | None) -> None:
-        """Parallelize the tiles of one size, and copy the rows they read if there is a producer."""
+        """Schedule the tiles of one size: parallelize them, copy the rows they read if there is a producer, and schedule their columns.
+
+        `tiles` are the loops over tiles, `within` those inside of a tile.
+        """
         s = self.s
         chain = s.loops(name)
         outer = list(chain[-len(self.roles.outer) - 1 - self.depth : -1 - self.depth])
@@ -198,7 +271,7 @@ class _Rule:
         self._columns(name, column, len(within))
 
     def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
-        """Parallelize images and tiles of rows, or images alone; return the loop around a tile."""
+        """Parallelize images and tiles of rows, or images alone; return the loop around a tile. None if there is none."""
         why = "there are more tiles than images: they keep more threads busy"
         if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", why=why) == "tiles":
             return share(self.s, [*outer, *tiles])
@@ -212,23 +285,48 @@ class _Rule:
         s.reorder(*outer, tiled)
         share(s, outer)
         for name in (self.name, *s.split(tiled, None, self.tile.rows, tail="balance").tails):
-            column, reduced = s.loop(name, self.roles.column), [s.loop(name, v) for v in self.roles.reduced]
-            *_, within = s.loops(name, self.roles.tiled)
-            s.reorder(column, within, *reduced)
-            self._columns(name, column, 1)
+            self._along_row(name)
 
     def _sums_products(self) -> bool:
         r = self.reduce
         return r.combiner.name == "add" and isinstance(r.values[0], Mul) and r.targets[0].dtype.is_float
 
     def _copied_producer(self) -> tuple[str, Buffer] | None:
-        """Decide whether each tile computes the rows it reads (padding) on the stack; return the block that makes them and their buffer."""
+        """Decide whether each tile computes the rows it reads (padding) on the stack.
+
+        Return the block that makes them and their buffer, or None.
+        """
         producer = self._producer() if self.copies else None
         if producer is None:
             return None
         size = _bytes(producer[1])
+        if self.blocked:
+            self.strip = self._choose_strip(producer[1])
+            return producer if self.strip else None
         why = f"the padded operand has {size >> 10} KiB: one that exceeds the L2 cache is not written to memory and read again"
         return producer if self.decide("copy_rows", (False, True), size > self.target.caches.l2, why=why) else None
+
+    def _choose_strip(self, padded: Buffer) -> int:
+        """Decide how many rows of an image in channel blocks are computed from one copy of the rows that they read.
+
+        With 0, the whole operand is padded in memory. Strips divide the image: a smaller one at its end would need code of its own.
+        """
+        func, r = self.s.program, self.roles
+        height = self._extent(r.outer[-1]) if r.outer and r.tiled else None
+        if height is None or len(padded.shape) < 3:
+            return 0
+        block = find_block(func, self.name)
+        over = overlap_of(func, block, iter_named(block, r.outer[-1]).var)
+        assert r.tiled is not None
+        self.edge = overlap_of(func, block, iter_named(block, r.tiled).var).reach - 1
+        line = prod(int(e.value) for e in padded.shape[-2:] if isinstance(e, Const)) * padded.dtype.bits // 8
+        reads = {n: (n - 1) * over.stride + over.reach for n in range(1, height + 1) if height % n == 0}
+        fit = [n for n in reads if reads[n] * line <= LARGEST_COPY]
+        best = max(fit, default=0)
+        again = reads[best] / (best * over.stride) if best else 0.0
+        why = f"rows computed from one copy on the stack, which copies each row of the operand {again:.2g} times; 0 pads it in memory"
+        strip: int = self.decide("strip", (0, *fit), best if again <= MOST_COPIES else 0, why=why)
+        return strip
 
     def _producer(self) -> tuple[str, Buffer] | None:
         """Return the elementwise block that makes an operand read by this block alone, and that operand; None if there is none."""
@@ -241,15 +339,25 @@ class _Rule:
         return None
 
     def _copy(self, name: str, at: LoopHandle | None, buffer: Buffer) -> None:
-        """Copy the rows of an operand that a tile reads to the stack."""
+        """Copy the rows of an operand that a tile reads to the stack.
+
+        Raise ScheduleError without a loop `at`, and above LARGEST_COPY bytes.
+        """
         s = self.s
         if at is None:
             raise ScheduleError(f"block `{name}` has one tile: there is no loop in which to copy its rows")
         copy = s.cache_read(name, buffer.name, at, scope="stack")
         store = copy.block.body
-        if not isinstance(store, Store) or _bytes(store.buffer) > LARGEST_COPY:
+        assert isinstance(store, Store)
+        if not worth(_bytes(store.buffer) <= LARGEST_COPY):
             raise ScheduleError(f"the rows of `{buffer.name}` that a tile reads are too long for the stack")
-        s.vectorize(s.loops(copy)[-1])
+        *_, place, lane = s.loops(copy)
+        s.vectorize(lane)
+        edge = self.edge
+        if edge and (constant_extent(s.program, place.loop) or 0) >= 2 * edge + COPIED:
+            # Between its edges a row has no padding: vectors are copied there without a test for each.
+            _, middle, _ = s.loop_partition(place, edge, None, edge)
+            s.unroll(s.split(middle, None, COPIED, tail="cut")[1])
 
     def _columns(self, name: str, column: LoopHandle, tiled: int) -> None:
         """Split columns into vectors, with a masked vector for the remainder; a block of channels is one vector."""
@@ -290,7 +398,10 @@ class _Rule:
             self._tile(name, self.s.split(column, self.lanes)[0], tiled, 1)
 
     def _tile(self, name: str, at: LoopHandle | None, tiled: int, vectors: int) -> None:
-        """Reduce one tile in registers; the loops inside `at` are `vectors` (the last one over lanes), then `tiled`, then the reduction."""
+        """Reduce one tile in registers.
+
+        The innermost loops of the block are `vectors` many (the last one over lanes), then `tiled` many, then those of the reduction.
+        """
         s = self.s
         inner = s.loops(name)[-vectors - tiled - self.depth :]
         *others, lane = inner[:vectors]

@@ -15,6 +15,7 @@ from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.source import caller_span
 from ...target import Target
+from .channel_sums import CHANNEL_SUMS
 from .convolution import BLOCKED_CONVOLUTION, CONVOLUTION
 from .declared_instructions import INSTRUCTIONS
 from .dot_products import DOT_PRODUCTS
@@ -28,10 +29,13 @@ from .recurrences import RECURRENCES
 from .reduction import ONE_REDUCTION, ROWS
 from .sliding_window import WINDOWS
 from .transposes import TRANSPOSE
+from .winograd import WINOGRAD
 
 CPU: tuple[Rule, ...] = (
     INSTRUCTIONS,
+    WINOGRAD,
     BLOCKED_CONVOLUTION,
+    CHANNEL_SUMS,
     CONVOLUTION,
     WINDOWS,
     INLINING,
@@ -62,7 +66,7 @@ DECLARED: list[Declared] = []  # in the order of declaration; `rules_for` insert
 
 
 def rules_for(target: Target) -> tuple[Rule, ...]:
-    """Return the rules for a target in order, with declared rules inserted where they belong."""
+    """Return the built-in rules in order, with declared rules inserted where they belong; they are the same for every target today."""
     if not DECLARED:
         return CPU
     rules = list(CPU)
@@ -98,7 +102,7 @@ def rule(
     layouts: Layouts = None,
     promotable: Promotes = None,
 ) -> Callable[[Apply], Rule]:
-    """Declares a schedule rule: a function that schedules the blocks that `match` accepts, tried before a built-in rule or phase.
+    """Declare a schedule rule: the decorated function schedules the blocks that `match` accepts, before a built-in rule or phase does.
 
         def match(func, block, target): ...                     # roles, or pliant.Refusal("why not")
 

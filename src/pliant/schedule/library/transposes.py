@@ -17,6 +17,7 @@ from ...loop.analysis.nest_shape import iter_named
 from ...loop.analysis.nests import constant_extent, find_block, plain_iters
 from ...loop.buffer import Load
 from ...loop.stmt import Block, Func
+from ...support.choices import worth
 from ...support.errors import ScheduleError
 from ...support.record import dataclass
 from ...support.refusal import Refusal
@@ -65,14 +66,17 @@ def _across(e: Load, block: Block, column: Var) -> Var | None:
 
 
 def schedule_transpose(s: Schedule, roles: Transposed, decide: Decide) -> str:
-    """Tile an elementwise nest into squares that are transposed in registers."""
+    """Tile an elementwise nest into squares that are transposed in registers; return text about it.
+
+    Raises NotApplicable if a constant extent is shorter than a tile, or if the block shares its loops with others.
+    """
     name, target = decide.block, decide.target
     block = find_block(s.program, name)
     loops = required_loops(s.program, block)
     most = min(MOST_LANES, target.vector_bits // roles.source.dtype.bits)
     extents = [constant_extent(s.program, loops[iter_named(block, which).var]) for which in (roles.column, roles.across)]
     short = min((e for e in extents if e is not None), default=most)
-    if short < most:
+    if not worth(short >= most):
         raise NotApplicable(f"block `{name}` has rows of {short} elements")
     sides = [n for n in (4, 8, 16, 32) if n <= most]
     lanes = decide("tile", sides if most in sides else [most], most, why="a square of one vector by as many registers")
@@ -111,7 +115,10 @@ class _Rule:
             s.unroll(row)
 
     def _share(self, outer: list[LoopHandle], inner: list[LoopHandle]) -> LoopHandle:
-        """Parallelize the outer loops, fused if that is legal, and vectorize the last inner one; return the loop around a tile."""
+        """Parallelize the outer loops, fused if that is legal, else the first of them; vectorize the last inner one.
+
+        Return the loop around a tile. Reorders all of them first.
+        """
         s = self.s
         s.reorder(*outer, *inner)
         try:
@@ -126,7 +133,7 @@ class _Rule:
 
 
 def _joined(s: Schedule, loops: list[LoopHandle]) -> LoopHandle:
-    """Fuse loops into one; raise if accesses could then not be proved in bounds."""
+    """Fuse loops into one, and return it; raise ScheduleError if accesses could then not be proved in bounds."""
     if len(loops) == 1:
         return loops[0]
     if any(isinstance(x.loop.stop, FloorDiv) for x in loops):

@@ -1,15 +1,20 @@
-"""join: fuses two neighboring loops over the same range into one (loop fusion).
+"""join fuses two neighboring loops over the same range into one (loop fusion); fission cuts one loop into two (loop distribution).
 
-The second loop then uses what the first leaves in registers or in the L1 cache at once, instead of after a whole pass.
+    for i in range(n): A(i)
+    for i in range(n): B(i)          <- join, fission ->          for i in range(n): A(i); B(i)
+
+After join, B uses what A leaves in registers or in the L1 cache at once, instead of after a whole pass. After fission, each loop is
+scheduled on its own: one is parallel or vector where the other cannot be, or both have fewer streams.
 """
 
 from __future__ import annotations
 
-from ...loop.analysis.nests import accesses, blocks, facts_at, index
+from ...loop.analysis.nests import accesses, blocks, control_loads, facts_at, index
 from ...loop.stmt import Alloc, Block, For, Func, Seq, Stmt, children, seq
+from ...sym.expr import Var
 from ...sym.prove import prove_equal
 from ..cursor import EMPTY, Edit, Forward, Mover
-from ..dependence import backward_dependence
+from ..dependence import backward_dependence, contains_stmt
 from ..errors import check_serial, refuse
 from ..invariants import legal
 
@@ -18,7 +23,7 @@ from ..invariants import legal
 def join(func: Func, first: For, second: For) -> tuple[Func, Forward]:
     """Fuse two loops over the same range: each iteration runs the first loop's body, then the second's.
 
-    The loops must be in one sequence; statements between them move before both.
+    The loops must be in one sequence; statements between them move before both. Raises a ScheduleError if these conditions do not hold.
 
         for i in range(n):
             with block("w", "S", i) as vi:
@@ -59,8 +64,68 @@ def join(func: Func, first: For, second: For) -> tuple[Func, Forward]:
     return result, forward
 
 
+@legal
+def fission(func: Func, loop: For, after: Block | For) -> tuple[Func, Forward]:
+    """Cut a loop into two: the first runs its body as far as `after`, for all iterations, and the second runs the rest.
+
+    `after` is in the body of the loop, at any depth; the cut is behind the whole statement of the body that holds it.
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+            for j in range(16):
+                with block("c", "SS", i, j) as (vi, vj):
+                    c[vi, vj] = w[vi]
+
+    -> `s.fission(i, "w")`
+
+        for i in range(n):
+            with block("w", "S", i) as vi:
+                w[vi] = v[vi] * 2.0
+        for i, j in grid(n, 16):
+            with block("c", "SS", i, j) as (vi, vj):
+                c[vi, vj] = w[vi]
+    """
+    what = f"cannot cut loop `{loop.var.name}` after {f'loop `{after.var.name}`' if isinstance(after, For) else f'block `{after.name}`'}"
+    check_serial(func, loop, "cut")
+    body = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
+    if not all(map(_is_nest, body)):
+        raise refuse(f"{what}: there are other statements than loops and blocks in it", func, (loop, "this loop"))
+    cut = next((n for n, s in enumerate(body, 1) if contains_stmt(s, after)), None)
+    if cut is None or not any(blocks(s) for s in body[cut:]):
+        reason = "it is not inside of the loop" if cut is None else "nothing comes after it"
+        raise refuse(f"{what}: {reason}", func, (loop, "this loop"), (after, "after this"))
+    early, late = ([b for s in part for b in blocks(s)] for part in (body[:cut], body[cut:]))
+    front = {a.buffer for b in early for a in accesses(b)}
+    behind = {a.buffer for b in late for a in accesses(b)}
+    own = [s for s in body[:cut] if isinstance(s, Alloc) and s.buffer in behind]
+    shared = next((s.buffer for s in own if s.buffer in front), None)
+    if shared is not None:
+        raise refuse(
+            f"{what}: both parts use `{shared.name}`, which each iteration allocates",
+            func,
+            (loop, "this loop"),
+            help="the second loop would need the buffers of all iterations: cut the loop before compact or cache_write puts one into it",
+        )
+    # The pairs whose order changes are those of join: an iteration of the rest, and a later one of the first part.
+    conflict = backward_dependence(func, loop, early, late)
+    if conflict is not None:
+        raise refuse(f"{what}: {conflict.reason}", func, (loop, "this loop"), (conflict.at, "here"))
+    edit = Edit(func)
+    first = loop.with_(body=seq(*(s for s in body[:cut] if s not in own)))
+    var = Var(loop.var.name, loop.var.dtype)
+    rest = Mover(edit.moved, {loop.var: var}).stmt(seq(*own, *body[cut:]))
+    second = loop.with_(var=var, body=rest)
+    edit.replace(loop, seq(first, second))
+    edit.move(loop, first)
+    return edit.done(made=(first, second))
+
+
 def _check_between(func: Func, first: For, second: For, what: str) -> None:
-    """Raise unless the loops are in one sequence, in this order, and the first can run after the statements between them."""
+    """Raise unless the loops are in one sequence, in this order, and the first can run after the statements between them.
+
+    These must be loops and blocks that use no buffer which the first loop writes, and write none which it uses.
+    """
     above = index(func.body).parents
     scope = above.get(first)
     if not isinstance(scope, Seq) or above.get(second) is not scope or scope.body.index(first) >= scope.body.index(second):
@@ -69,6 +134,12 @@ def _check_between(func: Func, first: For, second: For, what: str) -> None:
     if not all(map(_is_nest, (first, *between, second))):
         raise refuse(f"{what}: there are other statements than loops and blocks", func, (first, "from here"), (second, "to here"))
     mine = [a for b in blocks(first) for a in accesses(b)]
+    late = {b for s in between for b in control_loads(s)}
+    early = control_loads(first)
+    changed = next((a.buffer for a in mine if a.write and a.buffer in late), None)
+    changed = changed or next((a.buffer for s in between for b in blocks(s) for a in accesses(b) if a.write and a.buffer in early), None)
+    if changed is not None:
+        raise refuse(f"{what}: the range of a loop reads `{changed.name}`, which is written between them", func, (first, "first"))
     for b in (b for s in between for b in blocks(s)):
         used = next((a.buffer for a in accesses(b) for x in mine if a.buffer is x.buffer and (a.write or x.write)), None)
         if used is not None:
