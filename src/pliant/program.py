@@ -25,6 +25,7 @@ from .support.source import Span
 if TYPE_CHECKING:
     from .loop.analysis.proof import Access
 from .sym.expr import TRUE, Expr, free_vars
+from .sym.relations import conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ class Program:
 
     @staticmethod
     def of_kernel(func: Func) -> Program:
-        """Returns a program that calls one loop program: `out` parameters become results, `inout` ones state."""
+        """Returns a program that calls one loop program: `out` parameters become results, `inout` ones state.
+
+        Raises ShapeError if the arguments do not define a symbol of the loop program.
+        """
         _check_dims(func)
         params: list[g.Value] = []
         outs: list[g.Value] = []
@@ -55,11 +59,16 @@ class Program:
                 outs.append(g.Value(p.name, g.Tensor(p.dtype, p.shape, p.role == "inout", p.strides if p.role == "inout" else None)))
         dims, requires = _symbols(func, params)
         call = g.CallLoop(outs=tuple(outs), requires=requires, callee=callee_of(func), args=tuple(params), dims=dims, span=func.span)
-        entry = Function(func.name, tuple(params), (call,), tuple(outs), {"outputs": tuple(o.name for o in outs)}, func.span)
+        stated = [c for v in func.symbols for c in conditions(v) if free_vars(c) <= set(func.symbols)]
+        attrs = {"outputs": tuple(o.name for o in outs), **({"relations": tuple(map(g.relation, stated))} if stated else {})}
+        entry = Function(func.name, tuple(params), (call,), tuple(outs), attrs, func.span)
         return Program(entry, func)
 
     def with_dims(self, dims: Mapping[str, Any]) -> Program:
-        """Returns the program with dims set, narrowed or unified: `{"batch": 1, "n": (1, 2048), "w": "h"}`."""
+        """Returns the program with dims set, narrowed or unified: `{"batch": 1, "n": (1, 2048), "w": "h"}`.
+
+        Dims of equal names get unique ones first.
+        """
         from .graph.passes.bind_dims import bind_dims
         from .graph.passes.unique_dims import unique_dims
 
@@ -102,7 +111,10 @@ class Program:
 
     @staticmethod
     def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-        """Parses printed text without executing it; the entry is the last function (the last kernel if there is no function)."""
+        """Parses printed text without executing it; the entry is the last function (the last kernel if there is no function).
+
+        Raises Error for text that is no valid program.
+        """
         _check_text(text, file)
         try:
             return _read(text, file, constants)
@@ -133,7 +145,7 @@ def _verify_called(func: Func, functions: Iterable[Function], error: Error) -> N
 
 
 def _read(text: str, file: str, constants: Mapping[str, Any] | None) -> Program:
-    """Parses and verifies a program in its text form."""
+    """Parses and verifies a program in its text form; raises the first Error."""
     from .graph.parse import parse_module as parse_functions
     from .graph.verify import verify as verify_graph
     from .loop.parse import parse_module as parse_kernels
@@ -166,7 +178,7 @@ MAX_DEPTH = 250  # levels of a syntax tree: the compiler's recursive walks stay 
 
 
 def _check_text(text: str, file: str) -> None:
-    """Raises Error for text that cannot be encoded, is not Python, or is nested too deeply."""
+    """Raises Error for text that cannot be encoded, is not Python, or is nested too deeply; syntax errors are left to the parser."""
     lines = text.splitlines(keepends=True)
     try:
         text.encode()
@@ -237,7 +249,7 @@ def _constants(function: Function) -> Iterator[Any]:
 
 
 def _unique_names(function: Function) -> Function:
-    """Renames loop programs whose name another one has already, or is a reserved word of the language."""
+    """Returns the function with loop programs renamed whose name another one has already, or is a reserved word of the language."""
     from .loop.printer import RESERVED
 
     taken: set[str] = set(RESERVED)

@@ -275,10 +275,31 @@ CASES: dict[str, Case] = {
         function("x: Tensor[f32, 4]", "return «x[2:9]»"),
         "slice: 2:9 is not within the 4 elements of axis 0 of `x`",
     ),
-    "integer_index": Case(
-        function(X, "return x[«0»]"),
-        "a tensor is cut by slices, `x[a:b]`",
-        ("ops.take",),
+    "integer_index_outside": Case(
+        function(X, "return «x[:, 64]»"),
+        "slice: 64:65 is not within the 64 elements of axis 1 of `x`",
+    ),
+    "too_many_indices": Case(
+        function(X, "return «x[0, 0, 0]»"),
+        "3 indices for `x`, which has 2 dims",
+    ),
+    "two_ellipses": Case(
+        function(X, "return «x[..., ...]»"),
+        "a subscript has `...` at most once",
+    ),
+    "mask_index": Case(
+        function(f"{X}, c: Tensor[bool_, n]", "return «x[c]»"),
+        "`x` is indexed by `c`, which is Tensor[bool, n]",
+        ("ops.masked_select",),
+    ),
+    "index_by_text": Case(
+        function(X, "return «x['a']»"),
+        "a tensor cannot be indexed by an object of type `str`",
+    ),
+    "indices_apart": Case(
+        function("x: Tensor[f32, 4, n, 4], i: Tensor[i64, 3]", "return «x[0, :, i]»"),
+        "an integer and a tensor index with other axes between them",
+        ("index in two steps",),
     ),
     "method": Case(
         function(X, "return «x.reshape»([64, n])"),
@@ -295,10 +316,48 @@ CASES: dict[str, Case] = {
         "`np.exp` cannot be called in a graph function",
         ("use ops.exp",),
     ),
-    "for_loop": Case(
-        function(X, "«for i in range(3)»:", "    x = x + 1.0", "return x"),
-        "`for` is not part of graph functions",
+    "for_over_a_dim": Case(
+        function(X, "for i in range(«n»):", "    x = x + 1.0", "return x"),
+        "`n` is known only at run time",
         ("while",),
+    ),
+    "for_over_rows": Case(
+        function(X, "for row in «x»:", "    x = x + row", "return x"),
+        "`x` has n rows, which only a run tells",
+        ("while",),
+    ),
+    "for_over_a_number": Case(
+        function(X, "for i in «3»:", "    x = x + 1.0", "return x"),
+        "`3` has no items to go through",
+        ("range",),
+    ),
+    "for_too_long": Case(
+        function(X, "for i in «range(100000)»:", "    x = x + 1.0", "return x"),
+        "100000 rounds are too many to unroll",
+        ("while",),
+    ),
+    "for_with_break": Case(
+        function(X, "for i in range(3):", "    «break»", "return x"),
+        "`break` is not part of graph functions",
+        ("unrolled",),
+    ),
+    "for_else": Case(
+        function(X, "for i in range(3):", "    x = x + 1.0", "else:", "    «x = x + 2.0»", "return x"),
+        "`for` has no `else` here",
+    ),
+    "for_names": Case(
+        function(X, "for «a, b» in range(3):", "    x = x + a", "return x"),
+        "2 names for one value",
+    ),
+    "append": Case(
+        function(X, "ys = []", "«ys.append(x)»", "return ops.concat(ys)"),
+        "lists are not changed in place",
+        ("ys = ys + [x]",),
+    ),
+    "choice_at_run_time": Case(
+        function(f"{X}, c: bool_", "return x if «c» else 2.0 * x"),
+        "this condition is known only at run time",
+        ("ops.where",),
     ),
     "early_return": Case(
         function(X, "if n > 4:", "    «return x»", "return x"),

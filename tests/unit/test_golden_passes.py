@@ -30,6 +30,9 @@ WITHOUT_FMA = target("llvm:x86-64-v2")
 n, m = dim("n", max=64), dim("m", max=64)
 same_name = dim("n", max=64)  # another dim than `n`
 few, all_of_x = dim("few", max=8), dim("all_of_x")
+most = dim("most", max=64)
+fewer = dim("fewer", le=most)
+double = dim("double", eq=2 * fewer)
 WQ, WK = np.eye(4, dtype=np.float32), 2 * np.eye(4, dtype=np.float32)
 W, ONES = np.ones((2, 3, 1, 1), np.float32), np.ones(2, np.float32)
 WIDE, NARROW = np.ones((8, 8, 3, 3), np.float32), np.ones((8, 8), np.float32)
@@ -79,6 +82,14 @@ def normed(x: Tensor[f32, n, 3, m, m]) -> Tensor[f32, n, 2, m, m]:
 @function
 def pointwise(x: Tensor[f32, n, 3, m, m], w: Tensor[f32, 2, 3, 1, 1]) -> Tensor[f32, n, 2, m, m]:
     return ops.conv(x, w)
+
+
+WINDOWS = np.ones((24, 24, 3, 3), np.float32)
+
+
+@function
+def many_channels(x: Tensor[f32, n, 24, m, m]) -> Tensor[f32, n, 24, m, m]:
+    return ops.conv(x, WINDOWS, padding=1)
 
 
 @function
@@ -222,9 +233,20 @@ def scaled_channels(
     return x * w, y * w
 
 
+@function
+def related(x: Tensor[f32, most], y: Tensor[f32, fewer], z: Tensor[f32, double]) -> Tensor[f32, fewer]:
+    return x[:fewer] + y + z[fewer:]
+
+
+@function
+def beginning(x: Tensor[f32, most], y: Tensor[f32, fewer]) -> tuple[Tensor[f32, fewer], Tensor[f32, fewer]]:
+    return x[:fewer], y
+
+
 PROGRAMS: dict[str, Any] = {
     "unique_dims": twins,
     "inline_functions": caller,
+    "use_relations": related,
     "call_libraries": called,
     "integer_products": dequantized,
     "fold_constants": literals,
@@ -235,8 +257,10 @@ PROGRAMS: dict[str, Any] = {
     "transposes_into_matmul": called,
     "simplify": algebra,
     "common_subexpressions": twice,
+    "winograd_convolutions": many_channels,
     "lower_ops": scaled,
     "dead_code": unused,
+    "relations_to_calls": beginning,
     "resolve_casts": cast_to,
     "narrow_dims": narrowed,
     "infer_blocks": row_sums,

@@ -156,3 +156,69 @@ def test_compiled_programs_call_the_library(registered: None) -> None:
     found = pliant.compile(f)
     assert [c.name for c in found.interface.calls] == ["relu_matmul"]
     np.testing.assert_allclose(found(x, w), np.maximum(x @ w, 0) * 2, rtol=1e-5)
+
+
+@function
+def affine(x: Tensor[f32, n, k], w: Tensor[f32, k, m], b: Tensor[f32, m]) -> Tensor[f32, n, m]:
+    return x @ w + b
+
+
+@function
+def layer(x: Tensor[f32, n, k], w: Tensor[f32, m, k], b: Tensor[f32, m]) -> Tensor[f32, n, m]:
+    return ops.relu(ops.linear(x, w, b))
+
+
+def test_operands_in_either_order() -> None:
+    @function
+    def f(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return b + x @ w
+
+    @function
+    def differs(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return b - x @ w
+
+    _, found = calls(f, affine)
+    assert [[v.name for v in c.args] for c in found] == [["x", "w", "b"]]
+    assert not calls(differs, affine)[1]
+
+    @function
+    def twice(x: Tensor[f32, n, 4]) -> Tensor[f32, n, 4]:
+        return x + 0.5 * x
+
+    assert [c.symbol for c in calls(twice, scaled)[1]] == ["lib:scaled"]
+
+
+def test_linear_as_it_is_written() -> None:
+    @function
+    def written(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(x @ ops.permute(w, [1, 0]) + b)
+
+    @function
+    def turned(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(b + x @ ops.permute(w, [1, 0]))
+
+    @function
+    def named(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(ops.linear(x, w, b))
+
+    @function
+    def other(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(x @ w + b)
+
+    @function
+    def read_twice(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        y = x @ ops.permute(w, [1, 0])
+        return ops.relu(y + b) + y
+
+    for f in (written, turned, named):
+        after, found = calls(f, layer)
+        assert [[v.name for v in c.args] for c in found] == [["x", "w", "b"]], f
+        assert [type(x) for x in after.nodes] == [g.CallLibrary]
+        args = [random(2, 4), random(3, 4, seed=1), random(3, seed=2)]
+
+        def library(x: Any, w: Any, b: Any, y: Any) -> None:
+            y[...] = np.maximum(x @ w.T + b, 0)
+
+        (result,) = run_graph(after, args, libraries={"lib:layer": library})
+        np.testing.assert_allclose(result, f(*args), rtol=1e-5, atol=1e-6)
+    assert not calls(other, layer)[1] and not calls(read_twice, layer)[1]

@@ -27,6 +27,8 @@ from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import Const as Literal
 from ..sym.expr import Expr, Var, const, free_vars
+from ..sym.facts import EMPTY
+from ..sym.relations import conditions, facts_of, relation_text
 from . import node as g
 from .annotation import Fit, annotation_vars, defined_vars, substitute_annotation, subsumes
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join, undefined_dim
@@ -47,7 +49,10 @@ class _Frame:
 
 
 class Builder:
-    """Builds one graph function; see the module docstring."""
+    """Builds one graph function: appends nodes with deduced annotations, unique names, source spans and origins.
+
+    Every dim is defined before it is used, and state is consumed once. Bodies of `if` and `while` are built between `open` and `close`.
+    """
 
     value: type[g.Value] = g.Value  # the class of new values; tracers use a subclass with operators
 
@@ -61,6 +66,8 @@ class Builder:
         self._checks: list[g.Require] = []  # user conditions that the next node will check
         self._used = set(names)
         self._params: list[g.Value] = []
+        self._relations: list[Expr] = []  # what the declarations of the parameters' dims say about each other
+        self.facts = EMPTY  # that they hold
         self._frames = [_Frame()]
         self._tokens: list[Any] = []
 
@@ -80,11 +87,14 @@ class Builder:
         return unused_name(hint, self._used)
 
     def param(self, name: str, annotation: g.Annotation) -> g.Value:
-        """Adds a parameter, which defines the variables that are whole dims of it."""
+        """Adds a parameter and returns its value; its dims that are variables are defined now, and their declared relations are facts."""
         value = self.value(self.unique(name), annotation)
         self._params.append(value)
-        self._frames[0].dims.update(defined_vars([annotation]))
+        defined = defined_vars([annotation])
+        self._relations += [c for v in defined if v not in self._frames[0].dims for c in conditions(v)]
+        self._frames[0].dims.update(defined)
         self._frames[0].values.add(value)
+        self.facts = facts_of(c for c in self._relations if free_vars(c) <= self._frames[0].dims)
         return value
 
     def check_dims(self, expressions: Sequence[Expr], where: Span | None = None) -> None:
@@ -103,7 +113,7 @@ class Builder:
     # State.
 
     def use(self, value: g.Value) -> None:
-        """Records a use of a value; raises if it is state that was consumed."""
+        """Raises if a value is state that was consumed in this body or around it; other values are always usable."""
         frame = self._frames[-1]
         if value in frame.consumed:
             where, gone = self.spans.get(value, self.span), frame.consumed[value]
@@ -135,7 +145,10 @@ class Builder:
     def emit(
         self, node: Callable[..., g.Node], annotations: Sequence[g.Annotation], used: Sequence[g.Value], /, **fields: Any
     ) -> tuple[g.Value, ...]:
-        """Appends a node and returns its outs, new values with the annotations; `used` are the operands that it does not consume."""
+        """Appends a node and returns its outs, new values with the annotations; `used` are the operands that it does not consume.
+
+        Pending conditions of `require` go to the node, and the pending name to its outs.
+        """
         for a in used:
             self.use(a)
         hints = self.hint.split(",") if self.hint else []
@@ -155,10 +168,13 @@ class Builder:
 
     def deduction(self, what: str, args: Sequence[g.Value]) -> Deduction:
         """A new `Deduction` for a node with these arguments, at the current source span."""
-        return Deduction(what, tuple(args), span=self.span, spans=tuple(self.spans.get(a) for a in args))
+        return Deduction(what, tuple(args), self.facts, span=self.span, spans=tuple(self.spans.get(a) for a in args))
 
     def op(self, name: str, args: Sequence[g.Value], attrs: Any = None) -> tuple[g.Value, ...]:
-        """Appends a node of a graph operator; returns the values that it defines."""
+        """Appends a node of a graph operator; returns the values that it defines.
+
+        Raises ShapeError if deduction fails, an attribute uses an undefined dim, or the operator would define a dim again.
+        """
         operator = TABLE[name]
         defines = defined_dims(name, attrs)
         self.check_dims([e for e in attr_exprs(attrs) if e not in defines])
@@ -179,7 +195,7 @@ class Builder:
         return self._aside(lambda: self.literal(array), "const")
 
     def literal(self, array: np.ndarray[Any, Any]) -> g.Value:
-        """Appends a literal tensor; returns its value."""
+        """Appends a literal tensor; returns its value. A writable array is copied first."""
         if not _is_fixed(array):
             array = np.array(array)  # a copy: the user may write to the array later, the program must not change
             array.setflags(write=False)
@@ -200,7 +216,10 @@ class Builder:
         return value
 
     def require(self, condition: Expr, message: str, values: tuple[Expr, ...], help: str) -> None:
-        """Adds a run-time condition to the next node; its message replaces that of an equal condition found by deduction."""
+        """Adds a run-time condition to the next node; its message replaces that of an equal condition found by deduction.
+
+        Raises an Error if the condition is no bool.
+        """
         if condition.dtype is not bool_:
             raise Error(f"require: a condition is a bool, and this is {condition.dtype}", where=self.span)
         self.check_dims([condition, *values])
@@ -214,9 +233,10 @@ class Builder:
     def call_loop(
         self, callee: g.Callee, args: Sequence[g.Value | Expr | float], symbols: Sequence[Expr] | None = None
     ) -> tuple[g.Value, ...]:
-        """Appends a call of a loop program. `args` are values for its tensors, and values, expressions or numbers for its scalars.
+        """Appends a call of a loop program; returns its results.
 
-        `symbols` are the values of the callee's symbols; they are needed if the argument shapes do not determine them.
+        `args` are values for its tensors, and values, expressions or numbers for scalars. `symbols` are the values of the callee's symbols;
+        they are needed if the argument shapes do not determine them. Raises if the arguments do not fit; `inout` arguments are consumed.
         """
         params = [p for p in callee.params if p.role != "out"]
         if len(args) != len(params):
@@ -274,7 +294,10 @@ class Builder:
     def call_function(
         self, function: g.Function, args: Sequence[g.Value], results: Sequence[g.Annotation] | None = None
     ) -> tuple[g.Value, ...]:
-        """Appends a call of another graph function; `results` may name the dims that the callee defines inside."""
+        """Appends a call of another graph function; returns its results. `results` may name the dims that the callee defines inside.
+
+        Raises if the arguments do not fit; state arguments are consumed.
+        """
         if len(args) != len(function.params):
             raise self._wrong_count(function.name, [repr(p) for p in function.params], len(args))
         d = self.deduction(function.name, args)
@@ -310,13 +333,13 @@ class Builder:
         return outs
 
     def call_library(self, symbol: str, args: Sequence[g.Value], results: Sequence[g.Annotation]) -> tuple[g.Value, ...]:
-        """Appends a call of an external symbol; the caller declares the annotations of its results."""
+        """Appends a call of an external symbol, and returns its results; the caller declares their annotations."""
         self._check_results(results)
         self.hint = self.hint or symbol
         return self.emit(g.CallLibrary, results, args, symbol=symbol, args=tuple(args))
 
     def call_host(self, fn: Callable[..., Any], args: Sequence[g.Value], results: Sequence[g.Annotation]) -> tuple[g.Value, ...]:
-        """Appends a call of a Python function on arrays; the caller declares the annotations of its results."""
+        """Appends a call of a Python function on arrays, and returns its results; the caller declares their annotations."""
         self._check_results(results)
         self.hint = self.hint or getattr(fn, "__name__", "host")
         return self.emit(g.CallHost, results, args, fn=fn, args=tuple(args))
@@ -331,8 +354,7 @@ class Builder:
     def match_cast(self, value: g.Value, annotation: g.Annotation, what: str = "match_cast") -> g.Value:
         """Returns `value` under a more precise annotation, checked at run time; it defines new variables that are whole dims.
 
-        `what` is the prefix of the check messages.
-        A State annotation consumes a state value and returns the new state; a Tensor annotation only reads it.
+        `what` begins the messages. A State annotation consumes a state value and returns the new state; a Tensor annotation only reads it.
         """
         d = self.deduction(what, [value])
         defines = deduce_match(d, annotation, self.dims)
@@ -380,7 +402,10 @@ class Builder:
     def if_(
         self, cond: g.Value, then: tuple[g.Body, Mapping[g.Value, Span | None]], orelse: tuple[g.Body, Mapping[g.Value, Span | None]]
     ) -> tuple[g.Value, ...]:
-        """Appends an `If` over two closed bodies (as `close` returns them) with the same number of results."""
+        """Appends an `If` over two closed bodies (as `close` returns them) with the same number of results; returns its results.
+
+        Raises if the branches consume different state, or if their results have no common annotation.
+        """
         check_condition(cond, self.span)
         gone = [{**consumed, **dict.fromkeys(g.passed_state(body))} for body, consumed in (then, orelse)]
         for value in {**gone[0], **gone[1]}:
@@ -398,7 +423,10 @@ class Builder:
         return outs
 
     def while_(self, init: Sequence[g.Value], cond: g.Body, body: g.Body) -> tuple[g.Value, ...]:
-        """Appends a `While` over loop-carried values, from two closed bodies with the same parameters."""
+        """Appends a `While` over loop-carried values, from two closed bodies with the same parameters; returns the final values.
+
+        Raises ShapeError if a carried value would change its annotation; carried state is consumed.
+        """
         check_condition(cond.results[0], self.span)
         for value in init:
             if g.is_state(value):
@@ -426,7 +454,10 @@ class Builder:
                 )
 
     def finish(self, results: Sequence[g.Value], attrs: Mapping[str, Any] | None = None) -> g.Function:
-        """Returns the finished function with these results."""
+        """Returns the finished function with these results.
+
+        Raises if state is returned twice or was consumed, a `require` is left over, or a relation has a dim that no parameter has.
+        """
         self._no_checks_left()
         for position, value in enumerate(results):
             self.use(value)
@@ -437,6 +468,16 @@ class Builder:
                     facts=["state is linear: it has one owner"],
                     help="return it once, or pass it as two parameters",
                 )
+        for condition in self._relations:
+            missing = sorted(v.name for v in free_vars(condition) if v not in self._frames[0].dims)
+            if missing:
+                raise ShapeError(
+                    f"no parameter has `{missing[0]}` as a dim, and `{relation_text(condition)}` is declared",
+                    where=self.function_span,
+                    help=f"add a parameter that has `{missing[0]}` as a dimension of its own, or declare the dims without the relation",
+                )
+        if self._relations:
+            attrs = {**(attrs or {}), "relations": tuple(g.relation(c) for c in dict.fromkeys(self._relations))}
         nodes = tuple(self._frames[0].nodes)
         return g.Function(self.name, tuple(self._params), nodes, tuple(results), attrs or {}, self.function_span)
 

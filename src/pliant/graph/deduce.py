@@ -20,10 +20,11 @@ from ..support.record import dataclass
 from ..support.source import Span
 from ..sym.expr import And, Const, Dim, Eq, Expr, FloorMod, Le, Or, Select, Var, const, free_vars, substitute
 from ..sym.facts import EMPTY, Facts
+from ..sym.relations import conditions, relation_text
 from ..sym.simplify import simplify
 from ..sym.text import text
 from .annotation import ONE, Fit, annotation_vars, blank, decide, defined_vars, kind_text, substitute_annotation, subsumes
-from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs, made, stride_exprs
+from .node import Annotation, Callee, Function, Require, Scalar, Tensor, Value, annotation_exprs, made, relations, stride_exprs
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Deduction:
         return b if isinstance(b, Const) or (isinstance(b, Var) and not isinstance(a, Const | Var)) else a
 
     def tensor(self, k: int) -> Tensor:
-        """The annotation of argument `k`, which must be a tensor; a host scalar counts as one of rank 0."""
+        """Returns the annotation of argument `k`; raises unless it is a tensor. A host scalar counts as one of rank 0."""
         annotation = self.args[k].annotation
         if isinstance(annotation, Scalar):
             return Tensor(annotation.dtype, ())
@@ -110,7 +111,10 @@ class Deduction:
         return result
 
     def _broadcast_dim(self, n: Expr, m: Expr, axis: int, arg: int) -> Expr:
-        """The broadcast of two dims: `select(n == 1, m, n)` under the check `n == m or n == 1 or m == 1`, simplified by the facts."""
+        """Returns the broadcast of two dims: `select(n == 1, m, n)` under the check `n == m or n == 1 or m == 1`, simplified by the facts.
+
+        Raises if the dims can never be broadcast.
+        """
         if n is m or m is ONE:
             return n
         if n is ONE:
@@ -148,10 +152,27 @@ class Deduction:
         condition = inside if dim.multiple_of == 1 else And(inside, Eq(FloorMod(value, const(dim.multiple_of)), const(0)))
         self.require(condition, f"{self.what}: {name} is {{0}}, and the contract says {dim.contract}", (value,))
 
+    def related(self, relations: Sequence[Expr], values: Mapping[Var, Expr]) -> None:
+        """Requires the relations that the declarations of dims state, for these values of the dims.
+
+        Raises if one is refuted; one that only run time can decide is left to a check there.
+        """
+        for condition in relations:
+            self.bound(condition, values, "a relation that is declared")
+            found = substitute(condition, dict(values))
+            a, b = found.args
+            word = "is not" if isinstance(condition, Eq) else "is more than"
+            what = f"{self.what}: `{condition.args[0]}` = {{0}} {word} `{condition.args[1]}` = {{1}}"
+            self.require(found, what, (a, b), help=f"the declaration of the dims says {relation_text(condition)}")
+
     def bind(
         self, names: Sequence[str], expected: Sequence[Annotation], found: Sequence[Annotation], known: Mapping[Var, Expr] | None = None
     ) -> dict[Var, Expr]:
-        """Binds the callee's variables: a variable that is a whole dim gets the argument's dim, all other dims must then be equal."""
+        """Returns the values of the callee's variables: one that is a whole dim gets the argument's dim; all other dims must then be equal.
+
+        `known` are values to start with. Raises if an argument does not fit or a variable stays unbound; what cannot be decided becomes a
+        run-time condition.
+        """
         values: dict[Var, Expr] = dict(known or {})
         for k, (name, e, f) in enumerate(zip(names, expected, found, strict=True)):
             self._same_kind(k, name, e, f)
@@ -222,7 +243,10 @@ class Deduction:
 
 
 def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tuple[Var, ...]:
-    """Returns the variables that `match_cast(args[0], target)` defines, and requires that the other dims match."""
+    """Returns the variables that `match_cast(args[0], target)` defines, and requires that the other dims match.
+
+    Raises if kind, dtype or rank differ, or if the target has strides of its own.
+    """
     actual = _as_read(target, d.args[0].annotation)
     if stride_exprs(target) and target != actual:
         raise d.error(f"{d.what}: only the parameters of a function have strides", help="leave the strides out")
@@ -242,6 +266,7 @@ def deduce_match(d: Deduction, target: Annotation, known: frozenset[Var]) -> tup
             if var not in known and var not in defines:
                 raise undefined_dim(var, d.span)
         d._match(substitute(dim, values), dim, value, f"dim {i} of `{d.args[0].name}`", 0)
+    d.related([c for v in defines for c in conditions(v)], {**{v: v for v in known}, **values})
     return defines
 
 
@@ -257,7 +282,8 @@ def undefined_dim(var: Var, where: Span | None) -> Error:
 def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None) -> tuple[tuple[Annotation, ...], tuple[Expr, ...]]:
     """Deduces a call of a loop program: returns the annotations of its `inout` and `out` parameters, and the values of its symbols.
 
-    `dims` gives the values of the symbols if the arguments do not determine them.
+    `dims` gives the values of the symbols if the arguments do not determine them. Raises if the arguments do not fit or a symbol stays
+    unknown.
     """
     params = [p for p in callee.params if p.role != "out"]
     expected: list[Annotation] = [
@@ -284,6 +310,8 @@ def deduce_call(d: Deduction, callee: Callee, dims: Sequence[Expr] | None = None
             outs.append(replace(out, strides=strides.get(p.name)) if p.role == "inout" else out)
     for symbol in callee.symbols:
         d.bound(symbol, values, f"a dim of `{callee.name}`")
+    stated = [c for symbol in callee.symbols for c in conditions(symbol)]
+    d.related([c for c in stated if free_vars(c) <= values.keys()], values)  # a program need not have all dims of a relation
     return tuple(outs), tuple(values[s] for s in callee.symbols)
 
 
@@ -295,7 +323,10 @@ def _as_read(expected: Annotation, found: Annotation) -> Annotation:
 
 
 def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
-    """Deduces the result annotations of a call of a graph function; dims that the callee defines inside become fresh variables."""
+    """Returns the result annotations of a call of a graph function; dims that the callee defines inside become fresh variables.
+
+    Raises if the arguments do not fit, or a parameter has declared strides; what only run time can decide becomes a condition in `d`.
+    """
     strided = next((p for p in function.params if stride_exprs(p.annotation)), None)
     if strided is not None:
         what = f"{d.what}: its parameter `{strided.name}` has strides, which only a caller from outside can give"
@@ -303,6 +334,7 @@ def deduce_function(d: Deduction, function: Function) -> tuple[Annotation, ...]:
     expected = [p.annotation for p in function.params]
     actual = [_as_read(e, a.annotation) for e, a in zip(expected, d.args, strict=True)]
     values = d.bind([p.name for p in function.params], expected, actual)
+    d.related([r.cond for r in relations(function)], values)
     for result in function.results:
         for var in sorted(annotation_vars(result.annotation), key=lambda v: v.payload[:2]):
             if var not in values:

@@ -48,7 +48,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType
 from ..support.record import dataclass
 from ..support.source import Span
-from ..sym.expr import Expr, Var, product
+from ..sym.expr import Eq, Expr, Var, free_vars, product
+from ..sym.relations import relation_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -296,7 +297,8 @@ class Function:
     params: tuple[Value, ...]
     nodes: tuple[Node, ...]
     results: tuple[Value, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)  # `outputs`: the names of the results; default: the names of the values
+    # `outputs`: the names of the results (default: those of the values); `relations`: see the function of that name
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     span: Span | None = None
 
     def with_(self, **changes: Any) -> Function:
@@ -309,8 +311,22 @@ class Function:
         return print_function(self)
 
 
+def relations(function: Function) -> tuple[Require, ...]:
+    """Returns the conditions between dims of a function's parameters that their declarations state; every call checks them first."""
+    return tuple(function.attrs.get("relations", ()))
+
+
+def relation(condition: Expr) -> Require:
+    """Returns the check of a relation between dims, with its message."""
+    a, b = condition.args
+    sides = [f"`{e}` = {{{i}}}" if free_vars(e) else f"{e}" for i, e in enumerate((a, b))]
+    word = "is not" if isinstance(condition, Eq) else "is more than"
+    values = tuple(condition.args)
+    return Require(condition, f"{sides[0]} {word} {sides[1]}", values, f"the declaration of the dims says {relation_text(condition)}")
+
+
 def output_names(function: Function) -> tuple[str, ...]:
-    """The names of the results, unique and distinct from parameters: those of the returned variables, else `result`, `result_0`, …"""
+    """Returns unique names of the results, distinct from parameters: those of the returned variables, else `result`, `result_0`, …"""
     wanted = function.attrs.get("outputs") or tuple(r.name for r in function.results)
     taken = {p.name for p in function.params}
     names: list[str] = []

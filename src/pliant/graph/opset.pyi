@@ -109,6 +109,10 @@ from .ops.elementwise import square as square
 from .ops.elementwise import sub as sub
 from .ops.elementwise import trunc as trunc
 from .ops.elementwise import trunc_divide as trunc_divide
+from .ops.experts import block_linear_experts as block_linear_experts
+from .ops.experts import block_matmul_experts as block_matmul_experts
+from .ops.experts import float_linear_experts as float_linear_experts
+from .ops.experts import float_matmul_experts as float_matmul_experts
 from .ops.half_weights import half_linear as half_linear
 from .ops.half_weights import half_matmul as half_matmul
 from .ops.half_weights import half_take as half_take
@@ -214,6 +218,8 @@ from .ops.transcendental import tan as tan
 from .ops.unfold import unfold as unfold
 from .ops.variance import std as std
 from .ops.variance import var as var
+from .ops.winograd import winograd_conv as winograd_conv
+from .ops.winograd import winograd_weight as winograd_weight
 
 __all__: list[str]
 

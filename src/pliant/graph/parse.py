@@ -19,6 +19,7 @@ from ..support.record import dataclass
 from ..support.resolve import ALLOWED_BUILTINS, Source, near, source_of, span_of
 from ..support.source import Span
 from ..sym import script, spec
+from ..sym.relations import parse_keywords
 from . import opset as ops
 from .node import Callee, Function
 from .parse_stmt import Statements
@@ -64,7 +65,10 @@ def parse_module(
     constants: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Callable[..., Any]] | None = None,
 ) -> dict[str, Function]:
-    """Parses printed text; returns its graph functions by name. `callees`, `constants` and `hosts` resolve what the text only names."""
+    """Parses printed text; returns its graph functions by name. `callees`, `constants` and `hosts` resolve what the text only names.
+
+    Nothing is executed. Raises for text that is not Python, and for anything but imports, dims and functions.
+    """
     lines = text.splitlines(keepends=True)
     try:
         tree = ast.parse(text)
@@ -79,7 +83,7 @@ def parse_module(
             case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant(str())):
                 pass
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("dim"))):
-                scope[name] = _dim(node, file, lines)
+                scope[name] = _dim(node, file, lines, scope)
             case ast.FunctionDef(name) if any(ast.unparse(d) == "function" for d in node.decorator_list):
                 functions[name] = _parse(Source(file, lines, node, scope))
                 scope[name] = _Named(graph=functions[name])
@@ -91,13 +95,13 @@ def parse_module(
     return functions
 
 
-def _dim(node: ast.Assign, file: str, lines: Sequence[str]) -> object:
-    """Parses a declaration `n = dim("n", max=64)`, whose arguments must be literals."""
+def _dim(node: ast.Assign, file: str, lines: Sequence[str], scope: Mapping[str, object]) -> object:
+    """Parses a declaration `m = dim("m", max=64, le=n)`, whose arguments must be literals, or expressions of dims before it."""
     call = node.value
     assert isinstance(call, ast.Call)
     try:
         args = [ast.literal_eval(a) for a in call.args]
-        keywords = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
+        keywords = parse_keywords(call, scope)
         dim: object = spec._dim(*args, **keywords)
     except (ValueError, TypeError) as problem:
         raise Error(f"a dim is declared with literals: {problem}", where=span_of(node, file, lines)) from None

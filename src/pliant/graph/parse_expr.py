@@ -29,9 +29,11 @@ from ..sym.parse_tables import FUNCTION_NAMES
 from ..sym.spec import Marker, Strides, TensorSpec, make_spec, strides
 from . import opset as ops
 from .builder import Builder
+from .indexing import index_steps
 from .node import Annotation, Callee, Function, Scalar, Shape, Tensor, Tuple, Value
 from .operators import operator_name
 from .ops.calls import annotation_of
+from .parse_for import list_comprehension
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.MatMult: "matmul",
@@ -96,7 +98,10 @@ class Expressions:
     # Names.
 
     def lookup(self, node: ast.Name) -> Any:
-        """The value of a name: local names first, then those of the enclosing scope."""
+        """Returns the value of a name: local names first, then those of the enclosing scope.
+
+        Raises if there is none, if the name is the function's own, or if it must not be used here.
+        """
         if node.id in self.names:
             local = self.names[node.id]
             if isinstance(local, Unusable):
@@ -118,10 +123,16 @@ class Expressions:
                 raise self.error(node, f"there is no operator `{node.attr}`", help=near(node.attr, ops.__all__) or "see pliant.ops")
             if isinstance(owner, Value):
                 raise self._no_attribute(node, owner)
-            if not hasattr(owner, node.attr):
-                raise self.error(node, f"`{ast.unparse(node.value)}` has no `{node.attr}`", help=near(node.attr, dir(owner)))
-            return getattr(owner, node.attr)
+            return self._member(node, owner)
+        if isinstance(node, ast.Subscript):
+            return self.evaluate(node)
         raise self.error(node, f"`{ast.unparse(node)}` cannot be called", help="call an operator, a kernel or a function by its name")
+
+    def _member(self, node: ast.Attribute, owner: Any) -> Any:
+        """The attribute of a Python object; raises if it has none of that name."""
+        if not hasattr(owner, node.attr):
+            raise self.error(node, f"`{ast.unparse(node.value)}` has no `{node.attr}`", help=near(node.attr, dir(owner)))
+        return getattr(owner, node.attr)
 
     def _no_attribute(self, node: ast.Attribute, owner: Value) -> Error:
         """Returns the error for an attribute that tensors do not have."""
@@ -131,7 +142,10 @@ class Expressions:
     # Evaluation.
 
     def evaluate(self, node: ast.expr, hint: str = "") -> Any:
-        """Evaluates an expression; `hint` is the preferred name of its value."""
+        """Evaluates an expression: operators and calls become nodes. `hint` is the preferred name of its value.
+
+        Returns a graph value, a Python object, or an expression over dims; raises for syntax that graph functions do not have.
+        """
         if self._is_scalar(node):
             return self._scalar(node)
         match node:
@@ -159,15 +173,29 @@ class Expressions:
                 for v in values[1:]:
                     result = self._emit(node, _OPERATORS[type(op)], [(first, result), (v, self.evaluate(v))], hint)
                 return result
+            case ast.Compare(left, [ast.Is() | ast.IsNot() as op], [ast.Constant(None)]):
+                return (self.evaluate(left) is None) == isinstance(op, ast.Is)
             case ast.Compare(left, [op], [right]):
                 return self._operator(node, type(op), [left, right], hint)
             case ast.Call():
                 return self._call(node, hint)
+            case ast.ListComp():
+                return list_comprehension(self, node)
+            case ast.IfExp(test, body, orelse):
+                return self.evaluate(body if self._chosen(test) else orelse, hint)
         raise UnsupportedError(
             f"`{ast.unparse(node)}` is not part of graph functions",
             where=self.source.span(node),
             help="write operators, calls of kernels and functions, `if` and `while`",
         )
+
+    def _chosen(self, test: ast.expr) -> bool:
+        """Returns the value of the condition of `a if test else b`; raises if it is known only at run time."""
+        chosen = self.evaluate(test)
+        if isinstance(chosen, bool):
+            return chosen
+        help_ = "ops.where(c, a, b) chooses by element; an `if` statement runs one of two branches"
+        raise self.error(test, "this condition is known only at run time", help=help_)
 
     def _is_scalar(self, node: ast.expr) -> bool:
         """True if the expression consists of dims and numbers alone."""
@@ -214,7 +242,7 @@ class Expressions:
         return scalar
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        """Evaluates a dotted name; tensors have `shape` and `dtype`."""
+        """Evaluates a dotted name; tensors have `shape` and `dtype`. Raises an Error for an attribute that does not exist."""
         owner = self.evaluate(node.value)
         if isinstance(owner, Value):
             if node.attr == "shape" and isinstance(owner.annotation, Tensor):
@@ -222,20 +250,21 @@ class Expressions:
             if node.attr == "dtype" and isinstance(owner.annotation, Tensor | Scalar):
                 return owner.annotation.dtype
             raise self._no_attribute(node, owner)
-        return self.resolve(node)
+        return self.resolve(node) if owner is ops else self._member(node, owner)
 
     def subscript(self, node: ast.Subscript, hint: str) -> Any:
-        """Evaluates `a[...]`: an annotation, an item of a tuple or dictionary, or a slice of a tensor."""
+        """Evaluates `a[...]`: an annotation, an item of a tuple, list or dictionary, or a slice of a tensor; raises for anything else."""
         owner = self.evaluate(node.value)
         if isinstance(owner, Marker):
-            return self._located(node, lambda: annotation_of(self._spec(owner, node), "here"))
+            return self.located(node, lambda: annotation_of(self._spec(owner, node), "here"))
         if owner is tuple:
             items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             return Tuple(tuple(self.annotation(i) for i in items))
         if isinstance(owner, Value):
             return self._slices(node, owner, hint)
         if isinstance(owner, tuple | list | dict):
-            key = self.evaluate(node.slice)
+            key = self._index_item(node.slice)
+            key = key.value if isinstance(key, Const) else key
             try:
                 return owner[key]
             except (IndexError, KeyError, TypeError):
@@ -244,7 +273,7 @@ class Expressions:
         raise self.error(node, f"`{ast.unparse(node.value)}` cannot be indexed", help="tensors, shapes, tuples and dictionaries can")
 
     def _spec(self, marker: Marker, node: ast.Subscript) -> TensorSpec:
-        """Evaluates the items of an annotation such as Tensor[f32, n, 64]."""
+        """Returns the spec of an annotation such as Tensor[f32, n, 64]; raises if an extent is no dim or whole number from 0 on."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts = [self.evaluate(i) for i in items]
         for item, value in zip(items[1:], parts[1:], strict=True):
@@ -254,36 +283,35 @@ class Expressions:
             if isinstance(value, int) and value < 0:
                 raise self.error(item, f"an extent cannot be negative: {value}")
         if isinstance(parts[0], str):
-            parts[0] = self._located(items[0], lambda: to_dtype(parts[0]))
+            parts[0] = self.located(items[0], lambda: to_dtype(parts[0]))
         return make_spec(marker.role, tuple(parts))
 
     def _slices(self, node: ast.Subscript, owner: Value, hint: str) -> Value:
-        """Emits one slice operator for each sliced axis of a tensor."""
+        """Emits the operators of a subscript of a tensor, with numpy's meaning (`indexing.py`)."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        index = [self._index_item(item) for item in items]
         value = owner
-        for axis, item in enumerate(items):
-            if not isinstance(item, ast.Slice):
-                raise self.error(
-                    item,
-                    "a tensor is cut by slices, `x[a:b]`",
-                    facts=[f"`{owner.name}` is {owner.annotation}"],
-                    help="use x[i : i + 1] and ops.reshape, or ops.take for rows by number",
-                )
-            if item.lower is None and item.upper is None and item.step is None:
-                continue
-            bounds = [None if b is None else self.evaluate(b) for b in (item.lower, item.upper, item.step)]
-            args = (value, axis, bounds[0], bounds[1], 1 if bounds[2] is None else bounds[2])
-            value = self.run(node, lambda args=args: ops.slice(*args), [(node.value, value)], hint)  # type: ignore[misc]
+        for step in self.located(node, lambda: index_steps(owner, index)):
+            value = self.run(node, lambda step=step, value=value: step(value), [(node.value, value)], hint)  # type: ignore[misc]
         return value
+
+    def _index_item(self, item: ast.expr) -> Any:
+        """Evaluates one item of a subscript: a slice with its bounds, None, `...`, an integer or a tensor."""
+        if isinstance(item, ast.Slice):
+            return slice(*(None if b is None else self.evaluate(b) for b in (item.lower, item.upper, item.step)))
+        return self.evaluate(item)
 
     # Operators and calls.
 
     def _operator(self, node: ast.expr, op: type[ast.AST], operands: list[ast.expr], hint: str) -> Any:
-        """Emits the graph operator of a Python operator."""
+        """Emits the operator for a Python operator, and returns its result; `+` of lists joins them. Raises if tensors do not have it."""
         if op not in _OPERATORS:
             shown = ast.unparse(node)
             raise UnsupportedError(f"`{shown}`: there is no such operator on tensors", where=self.source.span(node), help="see pliant.ops")
-        return self._emit(node, _OPERATORS[op], [(o, self.evaluate(o)) for o in operands], hint)
+        values = [self.evaluate(o) for o in operands]
+        if op is ast.Add and all(isinstance(v, list) for v in values):  # lists of tensors: a new list, none is changed
+            return [*values[0], *values[1]]
+        return self._emit(node, _OPERATORS[op], [*zip(operands, values, strict=True)], hint)
 
     def _emit(self, node: ast.expr, name: str, operands: list[tuple[ast.expr, Any]], hint: str) -> Any:
         """Emits the operator `name`; raises if an operand is not a tensor or number."""
@@ -297,10 +325,13 @@ class Expressions:
         b = self.builder
         b.span, b.hint = self.source.span(node), hint
         b.spans = {v: self.source.span(at) for at, v in operands if isinstance(v, Value)}
-        return self._located(node, make)
+        return self.located(node, make)
 
-    def _located(self, node: ast.AST, make: Callable[[], Any]) -> Any:
-        """Calls `make`; adds the source span of `node` to its errors."""
+    def located(self, node: ast.AST, make: Callable[[], Any]) -> Any:
+        """Returns `make()`.
+
+        Adds the source span of `node` to its errors, and turns Python's errors about arguments into errors for users.
+        """
         try:
             return make()
         except Error as error:
@@ -310,7 +341,7 @@ class Expressions:
             raise self.error(node, f"`{shown}` cannot take these arguments: {problem}") from None
 
     def _call(self, node: ast.Call, hint: str) -> Any:
-        """Evaluates a call: an operator, a kernel, a graph function, or one of the few supported Python functions."""
+        """Evaluates a call: an operator, a kernel, a graph function, or one of few Python functions; raises for anything else."""
         target = self.resolve(node.func)
         if (operator := operator_name(target)) is not None:
             return self._call_op(node, f"ops.{operator}", target, _signature(target), hint)
@@ -327,10 +358,14 @@ class Expressions:
         name = FUNCTION_NAMES.get(id(target), "")
         if name in _ON_VALUES:
             return self._emit(node, _ON_VALUES[name], [(a, self.evaluate(a)) for a in node.args], hint)
+        if (target is int or target is float) and len(node.args) == 1:
+            number = self.evaluate(node.args[0])
+            if isinstance(number, bool | int | float):
+                return target(number)
         if target is len and len(node.args) == 1:
             return len(self.evaluate(node.args[0]))
         if target is strides and not node.keywords:
-            return self._located(node, lambda: strides(*(self.evaluate(a) for a in node.args)))
+            return self.located(node, lambda: strides(*(self.evaluate(a) for a in node.args)))
         raise self._not_callable(node, target)
 
     def _not_callable(self, node: ast.Call, found: Any) -> Error:
@@ -343,7 +378,7 @@ class Expressions:
         return self.error(node.func, f"`{shown}` cannot be called in a graph function", help=help_, facts=[_what(found)])
 
     def _call_op(self, node: ast.Call, name: str, found: Callable[..., Any], signature: inspect.Signature, hint: str) -> Any:
-        """Emits an operator, after checking the arguments against its signature."""
+        """Emits an operator and returns its result; raises if the arguments do not fit its signature."""
         args = [self.evaluate(a) for a in self._plain(node)]
         keywords = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg}
         try:
@@ -369,7 +404,7 @@ class Expressions:
         return node.args
 
     def _positional(self, node: ast.Call, names: list[str]) -> tuple[list[Any], list[tuple[ast.expr, Any]]]:
-        """The arguments of a call in parameter order, and each with its syntax node."""
+        """Returns the arguments of a call in parameter order, and each with its syntax node; raises for unknown keywords and `*args`."""
         written: list[ast.expr] = list(self._plain(node))
         by_name = {}
         for k in node.keywords:
@@ -384,7 +419,7 @@ class Expressions:
         return [v for _, v in spans], spans
 
     def _call_loop(self, node: ast.Call, callee: Callee, hint: str) -> Any:
-        """Emits a call of a kernel; numbers take the dtypes of its parameters."""
+        """Emits a call of a kernel, and returns its results; numbers take the dtypes of parameters. Raises for other arguments."""
         params = [p for p in callee.params if p.role != "out"]
         args, spans = self._positional(node, [p.name for p in params])
         for k, ((at, value), p) in enumerate(zip(spans, params, strict=False)):
@@ -398,7 +433,7 @@ class Expressions:
         return _unpack(self.run(node, lambda: self.builder.call_loop(callee, args), located, hint))
 
     def value(self, node: ast.AST, found: Any, like: Annotation | None = None) -> Value:
-        """Converts the result of `evaluate` to a graph value; numbers take the dtype of `like`."""
+        """Converts the result of `evaluate` to a graph value; numbers take the dtype of `like`. Raises for other objects."""
         self.builder.span = self.source.span(node)
         if isinstance(found, Value):
             return found
@@ -416,7 +451,7 @@ class Expressions:
     # Annotations.
 
     def annotation(self, node: ast.expr) -> Annotation:
-        """Evaluates an annotation: Tensor[...], State[...], a dtype, or a tuple of these."""
+        """Evaluates an annotation: Tensor[...], State[...], a dtype, or a tuple of these; raises for anything else."""
         if isinstance(node, ast.Tuple):
             return Tuple(tuple(self.annotation(e) for e in node.elts))
         written = self.evaluate(node)
@@ -430,7 +465,7 @@ class Expressions:
 
             return Scalar(bool_ if written is bool else written)
         if isinstance(written, TensorSpec):
-            return self._located(node, lambda: annotation_of(written, "here"))  # type: ignore[no-any-return]
+            return self.located(node, lambda: annotation_of(written, "here"))  # type: ignore[no-any-return]
         raise self.error(node, f"`{ast.unparse(node)}` is no annotation", help="write Tensor[f32, n, 64], State[...], or a dtype")
 
 

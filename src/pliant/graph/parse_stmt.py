@@ -12,10 +12,11 @@ from typing import Any
 
 from ..support.errors import Error, ShapeError, UnsupportedError, counted
 from ..support.resolve import Source
-from ..sym.expr import Expr
+from ..sym.expr import Expr, Var
 from . import opset as ops
-from .annotation import Fit, subsumes
+from .annotation import Fit, defined_vars, subsumes
 from .builder import Builder
+from .join_shapes import cut, differing_axes, joined_shape, padded
 from .node import (
     Annotation,
     Function,
@@ -31,6 +32,7 @@ from .node import (
     walk_nodes,
 )
 from .parse_expr import Expressions, Unusable
+from .parse_for import PYTHON_ITERATORS, bind, rounds
 
 
 class Statements(Expressions):
@@ -38,12 +40,15 @@ class Statements(Expressions):
 
     def __init__(self, source: Source) -> None:
         tree = source.tree
-        scope: Mapping[str, object] = {"tuple": tuple, **source.scope}
+        scope: Mapping[str, object] = {"tuple": tuple, **PYTHON_ITERATORS, **source.scope}
         super().__init__(Source(source.file, source.lines, tree, scope), Builder(tree.name, span=source.span(tree)))
-        self.done = False
+        self.given: frozenset[Var] = frozenset()  # the dims that the parameters define
 
     def function(self) -> Function:
-        """Parses the whole function; returns the graph function."""
+        """Parses the whole function; returns the graph function.
+
+        Raises if it does not end with `return`, or if a new state is dropped.
+        """
         tree = self.source.tree
         returns = self.annotation(tree.returns) if tree.returns is not None else None
         self._params(tree.args)
@@ -60,7 +65,7 @@ class Statements(Expressions):
         self.builder.span = self.source.span(last)
         self.builder.spans = {}
         names = _result_names(last, len(results))
-        function = self._located(last, lambda: self.builder.finish(results, {"outputs": names}))
+        function = self.located(last, lambda: self.builder.finish(results, {"outputs": names}))
         assert isinstance(function, Function)
         self._no_dropped_state(function)
         return function
@@ -84,12 +89,13 @@ class Statements(Expressions):
             written.append((arg, annotation))
         for arg, annotation in written:  # only now: as in Python, annotations are resolved without the parameter names
             self.names[arg.arg] = self.builder.param(arg.arg, annotation)
+        self.given = frozenset(defined_vars(annotation for _, annotation in written))
         for arg, annotation in written:
             assert arg.annotation is not None
             self.builder.check_dims((*annotation_exprs(annotation), *stride_exprs(annotation)), self.source.span(arg.annotation))
 
     def _results(self, node: ast.Return, returns: Annotation | None) -> list[Value]:
-        """Evaluates the returned values and checks them against the return annotation."""
+        """Returns the returned values, checked against the return annotation; raises if their number or annotations differ."""
         if node.value is None:
             raise self.error(node, "`return` without a value", help="return a tensor or several")
         parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
@@ -111,8 +117,12 @@ class Statements(Expressions):
         return [v if e is None else self._check_result(node, p, v, e) for p, v, e in zip(parts, values, expected, strict=True)]
 
     def _check_result(self, node: ast.Return, part: ast.expr, value: Value, expected: Annotation) -> Value:
-        """Checks one result against its annotation, by a match_cast if only run time can decide."""
-        self.builder.check_dims(annotation_exprs(expected), self.source.span(self.source.tree.returns or node))
+        """Returns one result; raises unless it fits its annotation. If only run time can decide, a match_cast checks it."""
+        pairs = zip(annotation_exprs(expected), annotation_exprs(value.annotation), strict=False)
+        # A dim that only a run tells may get its name here: Tensor[f32, u] where the result has a new dim.
+        named = {e for e, f in pairs if isinstance(e, Var) and isinstance(f, Var) and f not in self.given and e not in self.builder.dims}
+        left = [e for e in annotation_exprs(expected) if e not in named]
+        self.builder.check_dims(left, self.source.span(self.source.tree.returns or node))
         match = subsumes(expected, value.annotation)
         if match.fit is Fit.HOLDS:
             return value
@@ -171,10 +181,15 @@ class Statements(Expressions):
                 self._if(node)
             case ast.While():
                 self._while(node)
+            case ast.For():
+                self._for(node)
             case ast.Expr(ast.Constant(str())) | ast.Pass():
                 pass
             case ast.Expr(ast.Call(ast.Attribute(ast.Name("ops"), "require"))):
                 self.evaluate(node.value)
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item])) if isinstance(self.names.get(name), list):
+                help_ = f"make a new list: {name} = {name} + [{ast.unparse(item)}]"
+                raise self.error(node, "lists are not changed in place", help=help_)
             case ast.Expr(value):
                 raise self.error(value, "the result of this expression is not used", help="graph functions have no side effects: assign it")
             case ast.Return():
@@ -189,9 +204,11 @@ class Statements(Expressions):
 
     def _unsupported(self, node: ast.stmt) -> Error:
         """Returns the error for a Python statement that graph functions do not have."""
-        name = {ast.For: "`for`", ast.With: "`with`", ast.Try: "`try`", ast.FunctionDef: "a nested function", ast.Assert: "`assert`"}
+        name = {ast.With: "`with`", ast.Try: "`try`", ast.FunctionDef: "a nested function", ast.Assert: "`assert`"}
+        unrolled = "`for` is unrolled: write what it skips under an `if` whose condition is known when the function is read"
         help_ = {
-            ast.For: "use `while` for loops at run time; loops over elements belong into kernels",
+            ast.Break: unrolled,
+            ast.Continue: unrolled,
             ast.Assert: "match_cast checks shapes at run time",
             ast.FunctionDef: "define it outside, decorated with @function",
         }
@@ -199,7 +216,10 @@ class Statements(Expressions):
         return UnsupportedError(f"{shown} is not part of graph functions", where=self.source.span(node), help=help_.get(type(node), ""))
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        """Parses an assignment to a name or to several names."""
+        """Parses an assignment to a name or to several names.
+
+        Raises an Error for other targets, and if the numbers of names and values differ.
+        """
         if isinstance(target, ast.Name):
             self.names[target.id] = self.evaluate(value, target.id)
             return
@@ -217,7 +237,7 @@ class Statements(Expressions):
         self.names.update(zip(names, results, strict=True))
 
     def _check_annotation(self, target: ast.Name, node: ast.expr) -> None:
-        """Raises if an assigned value does not have the annotation that is written for it."""
+        """Makes the assigned name a graph value; raises if it does not provably have the annotation that is written for it."""
         expected = self.annotation(node)
         value = self.value(target, self.names[target.id], expected)
         self.names[target.id] = value
@@ -238,7 +258,11 @@ class Statements(Expressions):
         return cond if isinstance(cond, bool) else self.value(node, cond)
 
     def _if(self, node: ast.If) -> None:
-        """Parses an `if`: both branches become bodies, and the names that they assign become results."""
+        """Parses an `if`: both branches become bodies, and the names that they assign become results.
+
+        If the condition is known when the function is read, only the taken branch is parsed. A tensor whose extents differ between the
+        branches is padded to the larger ones, and cut to a new dim after the `if`.
+        """
         cond = self._condition(node.test)
         if isinstance(cond, bool):  # known at compile time: only the taken branch is parsed
             self.block(node.body if cond else node.orelse)
@@ -257,12 +281,46 @@ class Statements(Expressions):
         self.names.update({n: then_names[n] for n in same})
         changed = [n for n in stored if n not in same]
         merged = [n for n in changed if self._mergeable(n, node, then_names, else_names)]
+        shapes = {n: shape for n in merged if (shape := self._joined(then_names[n], else_names[n])) is not None}
         self.builder.resume(then)
-        then_body = self.builder.close([self.value(node, then_names[n]) for n in merged])
+        then_body = self.builder.close(self._branch_results(node, merged, then_names, else_names, shapes))
         self.builder.resume(orelse)
-        else_body = self.builder.close([self.value(node, else_names[n]) for n in merged])
-        outs = self.run(node, lambda: self.builder.if_(cond, then_body, else_body), [(node.test, cond)], ",".join(merged))
-        self.names.update(zip(merged, outs, strict=True))
+        else_body = self.builder.close(self._branch_results(node, merged, else_names, then_names, shapes))
+        axes = {n: differing_axes(then_names[n], else_names[n]) for n in shapes}
+        hints = [*(f"{n}_all" if n in shapes else n for n in merged), *(f"{n}_extent" for n in shapes for _ in axes[n])]
+        outs = self.run(node, lambda: self.builder.if_(cond, then_body, else_body), [(node.test, cond)], ",".join(hints))
+        self.names.update(zip(merged, outs, strict=False))
+        extents = list(outs[len(merged) :])
+        for n in shapes:
+            own, extents = extents[: len(axes[n])], extents[len(axes[n]) :]
+            self.names[n] = self.run(node, lambda n=n, own=own: cut(self.names[n], own, axes[n]), [], n)  # type: ignore[misc]
+
+    def _joined(self, a: Any, b: Any) -> tuple[Expr, ...] | None:
+        """Returns the shape that holds the results of both branches.
+
+        None if these are no tensors, agree already, or differ in more than extents.
+        """
+        if not isinstance(a, Value) or not isinstance(b, Value) or _agree(a.annotation, b.annotation):
+            return None
+        return joined_shape(self.builder, a, b)
+
+    def _branch_results(
+        self, node: ast.If, merged: Sequence[str], own: dict[str, Any], other: dict[str, Any], shapes: Mapping[str, tuple[Expr, ...]]
+    ) -> list[Value]:
+        """Returns the results of one branch: values of the merged names, then extents.
+
+        A name of `shapes` gets its value padded to that shape, and its real extents follow, along the axes in which the branches differ.
+        """
+        values: list[Value] = []
+        extents: list[Value] = []
+        for name in merged:
+            if name not in shapes:
+                values.append(self.value(node, own[name]))
+                continue
+            make = self.run(node, lambda n=name: padded(self.builder, own[n], other[n], shapes[n]), [], f"{name}_all")  # type: ignore[misc]
+            values.append(make[0])
+            extents += make[1]
+        return values + extents
 
     def _mergeable(self, name: str, node: ast.If, then: dict[str, Any], orelse: dict[str, Any]) -> bool:
         """True if a name can be a result of the branches; otherwise it is marked unusable after them."""
@@ -277,17 +335,28 @@ class Statements(Expressions):
         if not isinstance(a, kinds) or not isinstance(b, kinds):
             self.names[name] = Unusable(f"`{name}` is no tensor, and differs between the branches", ((here, "these branches"),))
             return False
-        if isinstance(a, Value) and isinstance(b, Value) and not _agree(a.annotation, b.annotation):
+        if isinstance(a, Value) and isinstance(b, Value) and not _agree(a.annotation, b.annotation) and self._joined(a, b) is None:
             facts = (f"in the first branch it is {a.annotation}", f"in the second branch it is {b.annotation}")
-            help_ = "both branches must give the same shape and dtype; match_cast can assert a common one"
+            help_ = "both branches must give the same dtype and number of dims; match_cast can assert a common shape"
             self.names[name] = Unusable(f"the branches disagree about `{name}`", ((here, "these branches"),), facts, help_)
             return False
         return True
 
     # Loops.
 
+    def _for(self, node: ast.For) -> None:
+        """Parses a `for`: its body once for each item that it goes through (`parse_for.py`). Raises an Error for other forms."""
+        if node.orelse:
+            raise self.error(node.orelse[0], "`for` has no `else` here")
+        for item in rounds(self, node.iter):
+            bind(self, node.target, item)
+            self.block(node.body)
+
     def _while(self, node: ast.While) -> None:
-        """Parses a `while`: the names that its body assigns and that exist before it become loop-carried values."""
+        """Parses a `while`: the names that its body assigns and that exist before it become loop-carried values.
+
+        Raises an Error for other forms.
+        """
         if node.orelse:
             raise self.error(node.orelse[0], "`while` has no `else` here")
         head, test, negated, rest = self._loop_parts(node)
@@ -330,7 +399,10 @@ class Statements(Expressions):
         self.names.update(zip(carried, outs, strict=True))
 
     def _loop_parts(self, node: ast.While) -> tuple[list[ast.stmt], ast.expr, bool, list[ast.stmt]]:
-        """Splits a loop into the statements before the condition, the condition, True if it ends the loop (a negated one), and the rest."""
+        """Splits a loop into the statements before the condition, the condition, True if it ends the loop (a negated one), and the rest.
+
+        Raises if the loop has no condition: `while True` without a `break` under an `if`.
+        """
         if not (isinstance(node.test, ast.Constant) and node.test.value is True):
             return [], node.test, False, node.body
         for k, statement in enumerate(node.body):
@@ -373,7 +445,8 @@ def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields every syntax node in source order (`ast.walk` goes breadth first)."""
+    """Yields every syntax node in source order (`ast.walk` goes breadth first), without comprehensions, whose names are their own."""
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from _walk(child)
+        if not isinstance(child, ast.ListComp):
+            yield from _walk(child)

@@ -6,7 +6,8 @@
 
     pliant.register_library(pattern, "libfast.so:gelu_matmul")
 
-A subgraph matches if it has the operators of the pattern, its inputs have the dtype and rank of the parameters, and no other node
+A subgraph matches if it has the operators of the pattern (the operands of a sum or product in either order; `linear(x, w, b)` also written
+as `x @ w.T + b`), its inputs have the dtype and rank of the parameters, and no other node
 reads its intermediate values. A dim of the pattern matches any dim, the same one everywhere; a number matches itself. The symbol is
 called with the arguments in order, then with memory for the results (`runtime/foreign_calls.py`). Patterns are tried in order of
 registration, each at every node from the last to the first.
@@ -38,10 +39,15 @@ class Pattern:
 
 
 REGISTERED: list[Pattern] = []
+# Operators whose result has the same bits for either order of the operands (NaN payloads are not part of the semantics).
+COMMUTATIVE = frozenset({"add", "mul", "minimum", "maximum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"})
 
 
 def register_library(pattern: object, symbol: str, when: Callable[[dict[str, Expr]], bool] | None = None) -> Pattern:
-    """Makes every later compilation replace subgraphs that match the graph function `pattern` by a call of `symbol`."""
+    """Makes every later compilation replace subgraphs that match the graph function `pattern` by a call of `symbol`; returns the pattern.
+
+    `when` gets the matched dims by name and may refuse. Raises if the pattern is none.
+    """
     registered = Pattern(_checked(getattr(pattern, "graph", pattern)), symbol, when)
     REGISTERED.append(registered)
     return registered
@@ -83,7 +89,7 @@ class Match:
 
 
 def find(pattern: Function, root: Op, makers: dict[Value, Node]) -> Match | None:
-    """Returns the match of a pattern whose first result `root` computes, or None."""
+    """Returns the match of a pattern whose first result `root` computes, or None; all parameters and results must be matched."""
     match = Match()
     pattern_makers = {v: n for n in pattern.nodes for v in n.outs}
     first = pattern_makers[pattern.results[0]]
@@ -98,15 +104,63 @@ def _node(wanted: Node, found: Node | None, made: dict[Value, Node], makers: dic
     """True if a node of the pattern matches a node of the program; extends `match`."""
     if isinstance(wanted, Const):
         return isinstance(found, Const) and _same_literal(wanted, found)
-    if not isinstance(wanted, Op) or not isinstance(found, Op) or wanted.op != found.op or len(wanted.args) != len(found.args):
+    if not isinstance(wanted, Op) or not isinstance(found, Op):
         return False
-    if not _attrs(wanted, found, match):
+    if wanted.op == "linear" and found.op != "linear":
+        return _written_out(wanted, found, made, makers, match)
+    if wanted.op != found.op or len(wanted.args) != len(found.args) or not _attrs(wanted, found, match):
         return False
-    for w, f in zip(wanted.outs, found.outs, strict=True):
-        if match.values.setdefault(w, f) is not f:
-            return False
+    if not _outs(wanted, found, match):
+        return False
+    orders = [found.args, found.args[::-1]] if wanted.op in COMMUTATIVE else [found.args]
+    return any(_tried(list(zip(wanted.args, args, strict=True)), made, makers, match) for args in orders)
+
+
+def _outs(wanted: Op, found: Op, match: Match) -> bool:
+    """Records in `match` that a node matches, and what it computes; returns False if the pattern has another value there already."""
     match.nodes[found] = None
-    return all(_value(w, f, made, makers, match) for w, f in zip(wanted.args, found.args, strict=True))
+    return all(match.values.setdefault(w, f) is f for w, f in zip(wanted.outs, found.outs, strict=True))
+
+
+def _tried(pairs: Sequence[tuple[Value, Value]], made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    """Returns True if all pairs of a value of the pattern and one of the program match; `match` is extended only then."""
+    attempt = Match(dict(match.values), dict(match.dims), dict(match.nodes))
+    if not all(_value(w, f, made, makers, attempt) for w, f in pairs):
+        return False
+    match.values, match.dims, match.nodes = attempt.values, attempt.dims, attempt.nodes
+    return True
+
+
+def _written_out(wanted: Op, found: Op, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    """Returns True if `linear(x, w, b)` of the pattern is written as `x @ w.T + b` in the program, the sum in either order.
+
+    Extends `match`. Without a bias in the pattern, this is `x @ w.T`.
+    """
+    if len(wanted.args) == 2:
+        return _product(wanted, found, (), made, makers, match) and _outs(wanted, found, match)
+    if found.op != "add" or wanted.outs[0].tensor.dtype is not found.outs[0].tensor.dtype:
+        return False
+    for product, bias in (found.args, found.args[::-1]):
+        maker = makers.get(product)
+        if isinstance(maker, Op) and _product(wanted, maker, (bias,), made, makers, match):
+            match.nodes[maker] = None
+            return _outs(wanted, found, match)
+    return False
+
+
+def _product(wanted: Op, found: Op, bias: tuple[Value, ...], made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
+    """Returns True if `found` multiplies by a transposed matrix, and its operands and the bias match the arguments of `linear`.
+
+    Then extends `match`, also by the node that transposes.
+    """
+    turned = makers.get(found.args[1]) if found.op == "matmul" else None
+    if not isinstance(turned, Op) or turned.op != "permute" or turned.attrs.axes != (1, 0):
+        return False
+    values = (found.args[0], turned.args[0], *bias)
+    if not _tried(list(zip(wanted.args, values, strict=True)), made, makers, match):
+        return False
+    match.nodes[turned] = None
+    return True
 
 
 def _value(wanted: Value, found: Value, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:

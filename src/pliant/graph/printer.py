@@ -20,7 +20,7 @@ import json
 import keyword
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..support.names import unused_name
 from ..support.postorder import postorder
 from ..sym.expr import DIM_MAX, Dim, Expr, Var, free_vars
 from ..sym.expr import Const as Literal
+from ..sym.relations import KINDS, declarations
 from ..sym.text import number_text, text
 from . import node as g
 from .annotation import annotation_vars
@@ -115,7 +116,7 @@ class _Printer:
 
     def module(self) -> str:
         """Returns the whole text of the file."""
-        dims = [f"{name} = {_dim_text(v)}" for v, name in self.dims.items()]
+        dims = self.declarations()
         parts = ["\n".join(dims)] if dims else []
         parts += ["\n".join(self.function(f)) for f in self.functions]
         body = "\n\n\n".join(parts) + "\n"
@@ -123,6 +124,25 @@ class _Printer:
         used = set(re.findall(r"(?<![.\w])\w+\b(?!=)", bare))  # names only: not attributes, not keyword arguments
         words = sorted(used & ({*_WORDS} | {*DTYPES, "bool_"} - {"bool"}))
         return f"from pliant import {', '.join(words)}\n\n{body}" if dims else f"from pliant import {', '.join(words)}\n\n\n{body}"
+
+    def declarations(self) -> list[str]:
+        """The lines that declare the dims, each after those that its relations mention.
+
+        Before them stands a comment for each relation that no dim can declare.
+        """
+        stated, others = declarations(r.cond for f in self.functions for r in g.relations(f))
+        lines = [f"# {self.expr(r)} is checked when the program is called" for r in others]  # no declaration of one dim
+        left = list(self.dims)
+        while left:
+            ready = next(v for v in left if not any(free_vars(e) & {*left} for _, e in stated.get(v, ())))
+            left.remove(ready)
+            lines.append(f"{self.dims[ready]} = {_dim_text(ready, self._relations(stated.get(ready, ())))}")
+        return lines
+
+    def _relations(self, stated: Sequence[tuple[str, Expr]]) -> str:
+        """The keywords of a declaration that state relations to other dims."""
+        sides = {kind: [self.dim(e) for k, e in stated if k == kind] for kind in KINDS}
+        return "".join(f", {kind}={s[0] if len(s) == 1 else '(' + ', '.join(s) + ')'}" for kind, s in sides.items() if s)
 
     def function(self, f: g.Function) -> list[str]:
         """Returns the lines of one function."""
@@ -214,7 +234,7 @@ class _Printer:
         return self.annotation(a)
 
     def call(self, node: g.Node, f: g.Function) -> str:
-        """The expression that computes a node, i.e. the right-hand side of its line."""
+        """Returns the expression that computes a node, i.e. the right-hand side of its line."""
         match node:
             case g.Const():
                 return self._constant(node, f)
@@ -259,7 +279,7 @@ class _Printer:
         return [f"{f.name}={self.attr(getattr(attrs, f.name), f.name in typed)}" for f in fields(attrs)]
 
     def attr(self, value: Any, typed: bool = False) -> str:
-        """Returns one attribute of an operator in Python syntax."""
+        """Returns one attribute of an operator in Python syntax. With `typed`, an expression is printed with its dtypes, else as a dim."""
         if isinstance(value, Expr):
             return self.expr(value) if typed else self.dim(value)
         if isinstance(value, tuple):
@@ -314,14 +334,14 @@ def _content(r: g.Require) -> tuple[Any, ...]:
     return r.cond, r.message, r.values, r.help
 
 
-def _dim_text(v: Var) -> str:
+def _dim_text(v: Var, relations: str = "") -> str:
     """Returns the declaration of a dim in Python syntax."""
     extra = ""
     if isinstance(v, Dim):
         extra += f", min={v.min}" if v.min else ""
         extra += f", max={v.max}" if v.max != DIM_MAX else ""
         extra += f", multiple_of={v.multiple_of}" if v.multiple_of != 1 else ""
-    return f'dim("{v.name}"{extra})'
+    return f'dim("{v.name}"{extra}{relations})'
 
 
 def _items_text(items: Any, dtype: DType) -> str:

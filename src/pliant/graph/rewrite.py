@@ -25,6 +25,7 @@ from ..support.errors import InternalError, ShapeError
 from ..support.names import unused_name
 from ..support.source import Span
 from ..sym.expr import Dim, Expr, Var, const, free_vars, substitute
+from ..sym.relations import relation_text
 from ..sym.simplify import simplify
 from . import node as g
 from .annotation import decide, substitute_annotation
@@ -34,7 +35,7 @@ from .operators import map_attrs
 
 
 class Renamer:
-    """Clones nodes one after the other while mapping values and dims; see the module docstring."""
+    """Clones nodes one after the other: replaces values, substitutes dims, and gives results new values, which later nodes see."""
 
     def __init__(
         self, values: Mapping[g.Value, g.Value] | None = None, dims: Mapping[Var, Expr] | None = None, name: Callable[[str], str] = str
@@ -52,7 +53,7 @@ class Renamer:
         return tuple(map(self.use, values))
 
     def expr(self, e: Expr) -> Expr:
-        """Returns the expression with the dims substituted."""
+        """Returns the expression with the dims substituted, and simplified if it has one of them."""
         return e if free_vars(e).isdisjoint(self.dims) else simplify(substitute(e, self.dims))
 
     def fresh(self, var: Var) -> Var:
@@ -75,13 +76,29 @@ class Renamer:
         return replace(r, cond=self.expr(r.cond), values=tuple(map(self.expr, r.values)))
 
     def function(self, f: g.Function) -> g.Function:
-        """Returns the function with the dims substituted, also in its parameters."""
+        """Returns a clone of the function with the dims substituted, also in its parameters."""
         params = tuple(map(self.define, f.params))
         nodes = tuple(map(self.node, f.nodes))
-        return f.with_(params=params, nodes=nodes, results=self.uses(f.results))
+        return f.with_(params=params, nodes=nodes, results=self.uses(f.results), attrs=self.attrs(f))
+
+    def attrs(self, f: g.Function) -> Mapping[str, Any]:
+        """The attributes of the function with the dims of its relations substituted; raises if one cannot hold any more."""
+        if not g.relations(f):
+            return f.attrs
+        left = []
+        for r in g.relations(f):
+            condition = r.cond.with_args(tuple(map(self.expr, r.cond.args)))  # the comparison stays as the user wrote it
+            answer = decide(condition)
+            if answer is False:
+                raise ShapeError(f"`{relation_text(r.cond)}` is declared, and cannot hold: {relation_text(condition)}")
+            left += [g.relation(condition)] if answer is None else []
+        return {**f.attrs, "relations": tuple(left)}
 
     def node(self, node: g.Node) -> g.Node:
-        """Returns a clone of the node over the replaced values and dims, with fresh outs."""
+        """Returns a clone of the node over the replaced values and dims, with fresh outs.
+
+        Requirements that the new dims prove are left out, and the symbolic values of scalar results are deduced again.
+        """
         fields = self._fields(node)
         requires = tuple(r for r in map(self.require, node.requires) if not decide(r.cond))  # drops what the new dims prove
         outs = tuple(map(self.define, node.outs))
@@ -134,10 +151,11 @@ class Names:
 
 
 class Rewriter:
-    """Rewrites a function by a rule; see the module docstring.
+    """Rewrites a function by a rule, which returns the replacements of a node's results, or None if the node stays.
 
-    A replacement has the annotation of the value that it replaces, so later nodes stay valid. A removed node takes its run-time
-    checks with it: a rule may return existing values only for a node without checks, or must move the checks to a node it creates.
+    It walks the function once, in order, including bodies. A replacement has the annotation of the value that it replaces, so later nodes
+    stay valid. A removed node takes its run-time checks with it: a rule may return existing values only for a node without checks, or must
+    move the checks to a node it creates.
     """
 
     def __init__(self, function: g.Function, rule: Callable[[Rewriter, g.Node], Sequence[g.Value] | None]) -> None:
@@ -189,7 +207,10 @@ class Rewriter:
         return self._visit(replace(node, requires=tuple(requires.values())))
 
     def make(self, name: str, args: Sequence[g.Value], attrs: Any, near: g.Node) -> tuple[g.Value, ...] | None:
-        """Creates an auxiliary operator for the replacement of the node `near`; returns its results, None if deduction fails."""
+        """Creates an auxiliary operator for the replacement of the node `near`, applies the rule to it too, and returns its results.
+
+        None if deduction fails.
+        """
         node = self._made(name, args, attrs, near, name)
         return None if node is None else self._visit(node)
 
@@ -229,7 +250,10 @@ class Rewriter:
         return rewritten
 
     def _visit(self, node: g.Node) -> tuple[g.Value, ...]:
-        """Applies the rule to a node; returns the values that replace its results."""
+        """Applies the rule to a node; returns the values that replace its results, or its own after appending the node.
+
+        Raises InternalError if a replacement has another annotation.
+        """
         before = len(self._nodes)
         replacements = self.rule(self, node)
         if replacements is None:

@@ -9,31 +9,38 @@ definition. Names of values, spans and origins are ignored; names of functions, 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from ..dtype import DType
+from ..support.mapped import mapped_pages
 from ..sym.expr import Dim, Expr, Var
 from ..sym.text import text
 from . import node as g
 
+_LARGE = 1 << 20  # bytes of a literal whose pages are given back after reading: fewer are not worth the call
+
 Form = Any  # nested tuples of (label, form), texts and numbers
 
 
-def canonical(function: g.Function) -> Form:
-    """Returns the canonical form of a function: equal for functions that differ only in names and spans."""
-    return _Canonical().function(function)
+def canonical(function: g.Function, literal: Callable[[np.ndarray[Any, Any]], Form] | None = None) -> Form:
+    """Returns the canonical form of a function: equal for functions that differ only in names of values and in spans.
+
+    `literal` gives the form of a literal tensor; by default that is `array_form`, which covers its values.
+    """
+    return _Canonical(literal or array_form).function(function)
 
 
 def same(a: g.Function, b: g.Function) -> bool:
-    """True if the two have the same structure."""
+    """True if the two have the same structure: they differ at most in names of values and in spans."""
     return bool(canonical(a) == canonical(b))
 
 
 def assert_same(a: g.Function, b: g.Function) -> None:
-    """Raises an AssertionError that names the first place where two functions differ."""
+    """Raises an AssertionError that names the first place where two functions differ; does nothing if they do not."""
     difference = _difference(canonical(a), canonical(b), a.name)
     if difference is not None:
         raise AssertionError(difference)
@@ -68,7 +75,8 @@ def _labeled(form: Form) -> bool:
 class _Canonical:
     """Builds the canonical form; numbers values and dims in the order of their first appearance."""
 
-    def __init__(self) -> None:
+    def __init__(self, literal: Callable[[np.ndarray[Any, Any]], Form]) -> None:
+        self.literal = literal
         self.values: dict[g.Value, int] = {}
         self.dims: dict[Expr, str] = {}
         self.texts: dict[Expr, str] = {}  # a cache: the same few sizes occur in most annotations
@@ -76,7 +84,10 @@ class _Canonical:
     def function(self, f: g.Function) -> Form:
         params = tuple((p.name, self.define(p)) for p in f.params)
         nodes = tuple(self.node(n) for n in f.nodes)
-        return (("name", f.name), ("params", params), ("nodes", nodes), ("results", tuple(self.use(r) for r in f.results)))
+        relations = tuple(self.expr(r.cond) for r in g.relations(f))
+        results = tuple(self.use(r) for r in f.results)
+        form = (("name", f.name), ("params", params), ("nodes", nodes), ("results", results))
+        return (*form, ("relations", relations)) if relations else form
 
     def define(self, value: g.Value) -> Form:
         self.values[value] = len(self.values)
@@ -118,7 +129,7 @@ class _Canonical:
         """Returns the canonical form of a node's fields, without its outs."""
         match node:
             case g.Const():
-                return (("array", array_form(node.array)),)
+                return (("array", self.literal(node.array)),)
             case g.Op():
                 attrs = () if node.attrs is None else tuple((f.name, self.attr(getattr(node.attrs, f.name))) for f in fields(node.attrs))
                 return (("op", node.op), ("args", self.args(node.args)), ("attrs", attrs))
@@ -129,7 +140,7 @@ class _Canonical:
             case g.CallHost():
                 return (("fn", getattr(node.fn, "__name__", repr(node.fn))), ("args", self.args(node.args)))
             case g.CallFunction():
-                return (("function", _Canonical().function(node.function)), ("args", self.args(node.args)))
+                return (("function", _Canonical(self.literal).function(node.function)), ("args", self.args(node.args)))
             case g.MatchCast():
                 return (("value", self.use(node.value)), ("defines", tuple(map(self._name, node.defines))))
             case g.If():
@@ -148,13 +159,19 @@ class _Canonical:
 
 
 def array_form(array: np.ndarray[Any, Any]) -> Form:
-    """The canonical form of a literal tensor: dtype, shape and hash of the bits."""
-    return (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest())
+    """Returns the canonical form of a literal tensor: dtype, shape and hash of the bits.
+
+    Gives the pages of a large one back to the system if it is a view of a mapped file.
+    """
+    form = (str(array.dtype), array.shape, hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest())
+    if array.nbytes >= _LARGE and (release := mapped_pages([array])) is not None:
+        release()  # the weights of a model are in a mapped file, which would be in memory as a whole otherwise
+    return form
 
 
 def callee_form(callee: g.Callee) -> Form:
     """Returns the canonical form of a loop program: name and signature, not the body."""
-    names = _Canonical()
+    names = _Canonical(array_form)
 
     def texts(dims: tuple[Expr, ...] | None) -> Form:
         return None if dims is None else tuple(map(names.expr, dims))

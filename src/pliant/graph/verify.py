@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from ..support.errors import Error, InternalError
 from ..sym.expr import Eq, Expr, Var, free_vars
 from ..sym.facts import EMPTY, Facts
+from ..sym.relations import facts_of
 from . import node as g
 from .annotation import ONE, annotation_vars, decide, defined_vars, map_dims, substitute_annotation
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join
@@ -25,7 +26,7 @@ from .operators import attr_exprs
 
 
 def verify(function: g.Function) -> None:
-    """Raises an InternalError at the first violation in the function or in a function that it calls."""
+    """Raises an InternalError at the first violation in the function or in a function that it calls, or if two have one name."""
     from .printer import called_functions
 
     names: set[str] = set()
@@ -55,6 +56,7 @@ class _Verifier:
     def __init__(self, function: g.Function) -> None:
         self.function = function
         self.defined: set[g.Value] = set()
+        self.facts = facts_of(r.cond for r in g.relations(function))  # every call checks them first
 
     def fail(self, what: str, node: g.Node | None = None, facts: Sequence[str] = ()) -> InternalError:
         """Returns the InternalError for a violation, with the node and the function."""
@@ -65,6 +67,8 @@ class _Verifier:
         f = self.function
         scope = _Scope()
         scope.dims.update(defined_vars(p.annotation for p in f.params))
+        self.known([r.cond for r in g.relations(f)], scope, None)
+        scope.facts = self.facts
         for p in f.params:
             self.define(p, scope, None)
         self.nodes(f.nodes, scope)
@@ -97,7 +101,7 @@ class _Verifier:
             raise self.fail(f"state `{value.name}` is used after it was consumed", node)
 
     def consume(self, value: g.Value, scope: _Scope, node: g.Node) -> None:
-        """Records that a node consumes state; raises in a loop that does not carry it."""
+        """Records that a node consumes state; raises if the value is no state, or inside a loop that does not carry it."""
         if not g.is_state(value):
             raise self.fail(f"`{value.name}` is consumed and is no state", node)
         inner: _Scope | None = scope
@@ -114,7 +118,7 @@ class _Verifier:
             self.node(node, scope)
 
     def node(self, node: g.Node, scope: _Scope) -> None:
-        """Verifies one node and records its effects on the scope."""
+        """Raises an InternalError if a node breaks a rule; records its effects on the scope."""
         args = g.node_args(node)
         for a in args:
             self.use(a, scope, node)
@@ -151,8 +155,11 @@ class _Verifier:
             self.define(out, scope, node)
 
     def deduce(self, node: g.Node, scope: _Scope) -> tuple[Sequence[g.Annotation], Sequence[Expr]]:
-        """Deduces the node again: returns the annotations of its outs and its run-time conditions."""
-        d = Deduction("match_cast", g.node_args(node), span=node.span)
+        """Deduces the node again: returns the annotations of its outs and its run-time conditions.
+
+        Raises if the node itself is malformed.
+        """
+        d = Deduction("match_cast", g.node_args(node), self.facts, span=node.span)
         match node:
             case g.Op():
                 op = TABLE[node.op]
@@ -187,7 +194,10 @@ class _Verifier:
         return [o.annotation for o in node.outs], []
 
     def call_loop(self, node: g.CallLoop, d: Deduction) -> tuple[Sequence[g.Annotation], Sequence[Expr]]:
-        """Deduces a call of a loop program again; returns the annotations of its results, and the run-time conditions that it needs."""
+        """Deduces a call of a loop program again; returns the annotations of its results, and the run-time conditions that it needs.
+
+        Raises an InternalError for a wrong number of arguments.
+        """
         params = [p for p in node.callee.params if p.role != "out"]
         if len(params) != len(node.args):
             raise self.fail(f"`{node.callee.name}` has {len(node.args)} arguments, not {len(params)}", node)
@@ -197,7 +207,10 @@ class _Verifier:
         return outs, [r.cond for r in d.requires]
 
     def if_(self, node: g.If, scope: _Scope) -> list[g.Annotation]:
-        """Verifies the branches of an `If`; returns the annotations of its results."""
+        """Verifies the branches of an `If`, and returns the annotations of its results.
+
+        Raises if they consume different state or differ in results.
+        """
         check_condition(node.cond, node.span)
         inner = [self.body(b, _Scope(scope), node) for b in (node.then, node.orelse)]
         gone = [{v for v in s.consumed if v not in s.own and v not in scope.consumed} for s in inner]
@@ -210,7 +223,7 @@ class _Verifier:
         return [join(a, b, node.span) for a, b in zip(node.then.results, node.orelse.results, strict=True)]
 
     def while_(self, node: g.While, scope: _Scope) -> list[g.Annotation]:
-        """Verifies the bodies of a `While`; returns the annotations of its results."""
+        """Verifies the bodies of a `While`, and returns the annotations of its results; raises if a carried value changes."""
         if not len(node.init) == len(node.outs) == len(node.cond.params) == len(node.body.params) == len(node.body.results):
             raise self.fail("a loop carries different numbers of values", node)
         if len(node.cond.results) != 1:
@@ -239,7 +252,7 @@ class _Verifier:
         if len(annotations) != len(node.outs):
             raise self.fail(f"a node has {len(node.outs)} results, deduction gives {len(annotations)}", node)
         for out, a in zip(node.outs, annotations, strict=True):
-            if not _equal(out.annotation, a):
+            if not _equal(out.annotation, a, facts):
                 raise self.fail(f"`{out.name}` is annotated {out.annotation}, deduction gives {a}", node)
         have = {r.cond for r in node.requires}
         for condition in requires:
@@ -272,7 +285,7 @@ def _forgotten(a: g.Annotation) -> g.Annotation:
     return g.Scalar(a.dtype) if isinstance(a, g.Scalar) else g.made(a)
 
 
-def _equal(a: g.Annotation, b: g.Annotation) -> bool:
+def _equal(a: g.Annotation, b: g.Annotation, facts: Facts = EMPTY) -> bool:
     """True if `a` equals `b`, or their dims are proven equal; `a` may omit the value of a scalar."""
     if a == b:
         return True
@@ -281,7 +294,7 @@ def _equal(a: g.Annotation, b: g.Annotation) -> bool:
     if map_dims(a, lambda e: ONE) != map_dims(b, lambda e: ONE):
         return False
     pairs = [(x, y) for part in (g.annotation_exprs, g.stride_exprs) for x, y in zip(part(a), part(b), strict=True)]
-    return all(x is y or decide(Eq(x, y)) for x, y in pairs)
+    return all(x is y or decide(Eq(x, y), facts) for x, y in pairs)
 
 
 def _unified(found: Sequence[g.Annotation], outs: Sequence[g.Value], known: set[Var]) -> list[g.Annotation]:

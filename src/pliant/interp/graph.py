@@ -29,7 +29,10 @@ Libraries = Mapping[str, Callable[..., Any]]  # symbol -> its Python stand-in
 
 
 def run_graph(function: g.Function, arguments: Sequence[Any], *, libraries: Libraries | None = None) -> list[Array]:
-    """The results of a graph function; `libraries` are Python stand-ins for the symbols of call_library, taking inputs, then outputs."""
+    """Returns the results of a graph function on arrays; `libraries` are Python stand-ins for call_library, taking inputs, then outputs.
+
+    State arguments are updated in place at the end, and returned. Raises ShapeError for arguments that do not fit.
+    """
     if len(arguments) != len(function.params):
         raise ShapeError(
             f"`{function.name}` takes {counted(len(function.params), 'argument')}, {len(arguments)} given",
@@ -49,7 +52,7 @@ def run_graph(function: g.Function, arguments: Sequence[Any], *, libraries: Libr
 
 
 def _argument(param: g.Value, argument: Any) -> Array:
-    """The argument as an array; raises an error if it does not fit the parameter."""
+    """Returns the argument as an array; raises an error if its kind, dtype or rank does not fit the parameter."""
     a = param.annotation
     if isinstance(a, g.Scalar):
         return np.asarray(value_of(argument, a.dtype))
@@ -88,7 +91,10 @@ def bind_dims(params: Sequence[g.Value], arrays: Sequence[Array]) -> Env:
 
 
 def _bind_strides(params: Sequence[g.Value], arrays: Sequence[Array], env: Env) -> None:
-    """Binds the dims that only strides show, and checks declared strides along dims of more than one element."""
+    """Binds in `env` the dims that only strides show.
+
+    Raises ShapeError if a declared stride of a dim of more than one element does not fit.
+    """
     declared = [
         (p, i, e, stride // a.itemsize * (t.dtype.per_byte if i < a.ndim - 1 else 1))
         for p, a in zip(params, arrays, strict=True)
@@ -124,7 +130,7 @@ def _lying(like: Array, strides: Sequence[int]) -> Array:
 
 
 def _copy_of_state(p: g.Value, array: Array) -> Array:
-    """A copy; it has the strides of the original if the parameter declares strides."""
+    """Returns a copy; it has the strides of the original if the parameter declares strides."""
     if not g.stride_exprs(p.annotation):
         return array.copy()
     copy = _lying(array, [s // array.itemsize for s in array.strides])
@@ -159,12 +165,14 @@ class _Interpreter:
     def function(self, f: g.Function, arguments: Sequence[Array]) -> list[Array]:
         """Runs a function on arrays; returns its results."""
         env = bind_dims(f.params, arguments)
+        for stated in g.relations(f):
+            check(stated, env)
         values: dict[g.Value, Array] = dict(zip(f.params, arguments, strict=True))
         self.nodes(f.nodes, values, env)
         return [values[r] for r in f.results]
 
     def nodes(self, nodes: Sequence[g.Node], values: dict[g.Value, Array], env: Env) -> None:
-        """Runs nodes in order, and checks their results."""
+        """Runs nodes in order, and stores their results in `values`; raises an error if a condition fails or a result does not fit."""
         for node in nodes:
             for require in node.requires:
                 check(require, env)
@@ -183,7 +191,10 @@ class _Interpreter:
         return [inner[r] for r in body.results]
 
     def node(self, node: g.Node, values: dict[g.Value, Array], env: Env) -> Sequence[Array]:
-        """Runs one node; returns its results."""
+        """Runs one node by its kind: an operator by its numpy reference, a loop program by the loop interpreter, a body recursively.
+
+        Returns its results.
+        """
         match node:
             case g.Const():
                 kind, array = node.outs[0].tensor.dtype, known(node.outs[0].name, node.array)
@@ -212,7 +223,10 @@ class _Interpreter:
         raise InternalError(f"no meaning for {type(node).__name__}")
 
     def op(self, node: g.Op, values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """Runs an operator by its numpy reference; returns its results."""
+        """Runs an operator by its numpy reference; returns its results.
+
+        Updated state is written into its own array, which is the result.
+        """
         defines = node_defines(node)  # dims that the results define have no value yet
         attrs = map_attrs(node.attrs, lambda e: None if e in defines else _attribute(e, env))
         results = TABLE[node.op].reference([_unpacked(a, values[a]) for a in node.args], attrs)
@@ -224,7 +238,7 @@ class _Interpreter:
         return outputs
 
     def call_loop(self, node: g.CallLoop, values: dict[g.Value, Array], env: Env) -> list[Array]:
-        """Runs a called loop program by the loop interpreter; returns its results."""
+        """Runs a called loop program by the loop interpreter; returns its results. State is updated in place."""
         from ..loop.stmt import Func
         from .loop import run_loop
 
@@ -294,7 +308,7 @@ def _owned(array: Any) -> Array:
 
 
 def _fit(out: g.Value, array: Array, env: Env) -> None:
-    """Binds the dims that this result is the first to show, and checks that it fits its annotation."""
+    """Binds the dims that this result is the first to show; raises ShapeError if the result does not fit its annotation."""
     a: g.Annotation = out.annotation
     if isinstance(a, g.Scalar):
         if isinstance(a.value, Var) and a.value not in env:

@@ -20,6 +20,7 @@ from ..support.errors import Error, counted
 from ..support.record import dataclass
 from ..support.source import caller_span
 from .expr import DIM_MAX, Const, Dim, Expr
+from .relations import declare
 
 if TYPE_CHECKING:
     from typing import Annotated as InOut
@@ -106,7 +107,10 @@ if not TYPE_CHECKING:
 
 
 def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
-    """The spec of `Tensor[items]`: a dtype, the extents, and optional strides at the end."""
+    """Returns the spec of `Tensor[items]`: a dtype, the extents, and optional strides at the end.
+
+    Raises an error if the first item is no data type, or unless there is one stride for each extent.
+    """
     first, rest = items[0], items[1:]
     if isinstance(first, Expr | int | float | Strides) or first is None:
         raise Error(f"{MARKERS[role]}[...] starts with a data type", where=caller_span(), help=f"write {MARKERS[role]}[f32, ...]")
@@ -124,14 +128,26 @@ def make_spec(role: Role, items: tuple[object, ...]) -> TensorSpec:
 
 
 def _integer(value: object, what: str) -> int:
-    """Returns `value` if it is an integer; raises an error otherwise."""
+    """Returns `value` if it is an integer; raises an error that names the attribute `what` otherwise."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise Error(f"`{what}` of a dim is an integer, not {value!r}", where=caller_span())
 
 
-def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> Dim:
-    """A dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of."""
+def _related(name: str, kind: str, value: object) -> list[tuple[str, Expr]]:
+    """The relations that one keyword of a dim states: an expression of other dims, or several in a tuple."""
+    every = value if isinstance(value, tuple | list) else () if value is None else (value,)
+    return [(kind, extent(e, f"`{kind}` of dim `{name}`")) for e in every]
+
+
+def _dim(
+    name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1, *, le: object = None, ge: object = None, eq: object = None
+) -> Dim:
+    """Declares a dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of.
+
+    Raises an error if the name is no identifier, or if no value satisfies the bounds.
+    `le`, `ge` and `eq` say what it is at most, at least, or exactly, in terms of dims declared before: `dim("m", le=n)`.
+    """
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
         raise Error(f"a dim is named like a Python variable, not {name!r}", where=caller_span(), help='for example dim("n")')
     low, high, step = _integer(min, "min"), _integer(max, "max"), _integer(multiple_of, "multiple_of")
@@ -144,13 +160,21 @@ def _dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> D
     if -(-low // step) * step > high:
         shown = f"{low}..{high}" + (f" step {step}" if step > 1 else "")
         raise Error(f"dim `{name}` has no value: {shown} is empty", where=caller_span())
-    return Dim(name, low, high, step)
+    declared = Dim(name, low, high, step)
+    declare(declared, [*_related(name, "le", le), *_related(name, "ge", ge), *_related(name, "eq", eq)])
+    return declared
 
 
 if TYPE_CHECKING:
+    Side = int | tuple[int, ...] | None
 
-    def dim(name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1) -> DimInt:
-        """A dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of."""
+    def dim(
+        name: str, min: int = 0, max: int = DIM_MAX, multiple_of: int = 1, *, le: Side = None, ge: Side = None, eq: Side = None
+    ) -> DimInt:
+        """A dynamic dimension, known only at run time: its least and greatest value, and a number that it is a multiple of.
+
+        `le`, `ge` and `eq` say what it is at most, at least, or exactly, in terms of dims declared before: `dim("m", le=n)`.
+        """
 else:
     dim = _dim
     dim.__name__ = dim.__qualname__ = "dim"

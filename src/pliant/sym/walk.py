@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 def walk(e: Expr) -> Iterator[Expr]:
     """Yields every distinct node of `e`, operands before the nodes that use them."""
+    if not e.args:  # most calls are about a constant or a variable
+        yield e
+        return
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(e, False)]
     while stack:
@@ -19,8 +22,13 @@ def walk(e: Expr) -> Iterator[Expr]:
             yield node
         elif node not in seen:
             seen.add(node)
+            if not node.args:
+                yield node
+                continue
             stack.append((node, True))
-            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+            for a in reversed(node.args):  # a loop: for one or two operands, a generator takes longer to start
+                if a not in seen:
+                    stack.append((a, False))
 
 
 def depth(e: Expr) -> int:
@@ -34,32 +42,40 @@ def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> An
 
     It is iterative, because expressions may be deep.
     """
-    if e.memo is not None and name in e.memo:
-        return e.memo[name]
+    memo = e.memo
+    if memo is not None and name in memo:
+        return memo[name]
     stack = [e]
     while stack:
         node = stack[-1]
-        if node.memo is None:
-            node.memo = {}
-        missing = [a for a in node.args if a.memo is None or name not in a.memo]
-        if missing:
-            stack.extend(missing)
-        else:
-            node.memo[name] = combine(node, [a.memo[name] for a in node.args if a.memo is not None])
+        below: list[Any] = []
+        missing = False
+        for a in node.args:
+            memo = a.memo
+            if memo is None or name not in memo:
+                stack.append(a)
+                missing = True
+            else:
+                below.append(memo[name])
+        if not missing:
+            memo = node.memo
+            if memo is None:
+                memo = node.memo = {}
+            memo[name] = combine(node, below)
             stack.pop()
     return e.memo[name] if e.memo else None
 
 
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` rebuilt bottom-up, with every node replaced for which `leaf(node)` returns an expression.
+    """Returns `e` rebuilt bottom-up, with every node replaced for which `leaf(node)` returns an expression.
 
-    Returns the same object if nothing changes.
+    Nothing inside such a node is visited. Returns the same object if nothing changes. `memo` maps nodes to results.
     """
     memo = {} if memo is None else memo
     result = memo.get(e)
     if result is None:
         result = leaf(e)
         if result is None:
-            result = e.with_args(tuple(rewrite(a, leaf, memo) for a in e.args)) if e.args else e
+            result = e.with_args(tuple([rewrite(a, leaf, memo) for a in e.args])) if e.args else e
         memo[e] = result
     return result

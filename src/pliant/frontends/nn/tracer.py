@@ -16,6 +16,7 @@ import numpy as np
 from ...dtype import DType
 from ...graph import opset as ops
 from ...graph.builder import Builder
+from ...graph.indexing import index_steps
 from ...graph.node import Annotation, Callee, Const, Function, Scalar, Tensor, Value
 from ...support.context import assigned
 from ...support.errors import Error
@@ -81,46 +82,13 @@ class Traced(Value):
         )
 
     def __getitem__(self, index: Any) -> Any:
-        items = list(index) if isinstance(index, tuple) else [index]
-        taken = sum(i is not None and i is not Ellipsis for i in items)
-        if taken > self.ndim:
-            raise Error(f"{taken} indices for `{self.name}`, which has {self.ndim} dims", where=caller_span(), facts=[repr(self)])
-        at = next((k for k, i in enumerate(items) if i is Ellipsis), None)
-        if at is not None:
-            items[at : at + 1] = [slice(None)] * (self.ndim - taken)
-        return _index(self, items)
-
-
-def _index(value: Any, items: Sequence[Any]) -> Any:
-    """`value[items]` as in numpy: a slice keeps its axis, an integer drops it, None inserts one, one integer tensor gathers."""
-    kept: list[Any] = []  # the shape of the result, up to `axis`
-    axis = 0
-    reshaped = False
-    for item in items:
-        if item is None:
-            kept.append(1)
-            reshaped = True
-            continue
-        if isinstance(item, slice):
-            if item != slice(None):
-                value = ops.slice(value, axis, item.start, item.stop, 1 if item.step is None else item.step)
-            kept.append(value.shape[axis])
-        elif isinstance(item, int | Expr):
-            start = value.shape[axis] + item if isinstance(item, int) and item < 0 else item
-            value = ops.slice(value, axis, start, start + 1)
-            reshaped = True
-        elif isinstance(item, Value | np.ndarray):
-            if sum(isinstance(i, Value | np.ndarray) for i in items) > 1:
-                raise Error("a tensor is indexed by one tensor at a time", where=caller_span(), help="use ops.take for each axis")
-            before = value.ndim
-            value = ops.take(value, item, axis)
-            last = axis + value.ndim - before
-            kept += value.shape[axis : last + 1]
-            axis = last
-        else:
-            raise Error(f"a tensor cannot be indexed by an object of type `{type(item).__name__}`", where=caller_span())
-        axis += 1
-    return ops.reshape(value, (*kept, *value.shape[axis:])) if reshaped else value
+        value: Any = self
+        try:
+            for step in index_steps(self, list(index) if isinstance(index, tuple) else [index]):
+                value = step(value)
+        except Error as error:
+            raise error.at(caller_span()) from None
+        return value
 
 
 class Tracer(Builder):
@@ -145,7 +113,10 @@ class Tracer(Builder):
             self.origin = before
 
     def parameter(self, parameter: Parameter) -> Value:
-        """The parameter as a literal tensor, one node for all uses; it refers to the array without a copy. Raises if it has no data."""
+        """Returns the parameter as a literal tensor, one node for all uses; it refers to the array without a copy.
+
+        Raises an Error if it has no data.
+        """
         literal = self._constants.get(id(parameter))
         if literal is None:
             path = self._names.get(id(parameter), "parameter")

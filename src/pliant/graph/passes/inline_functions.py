@@ -15,16 +15,19 @@ from dataclasses import replace
 
 from ...support.errors import ShapeError
 from ...support.names import unused_name
-from ...sym.expr import Expr, Var
+from ...sym.expr import Expr, Var, substitute
+from ...sym.relations import facts_of
+from ...sym.simplify import simplify
 from .. import node as g
-from ..annotation import defined_vars, substitute_annotation
+from ..annotation import decide, defined_vars, substitute_annotation
 from ..deduce import Deduction, deduce_match
 from ..op_table import node_defines
 from ..rewrite import Renamer
+from .use_relations import use_relations
 
 
 def inline_functions(function: g.Function) -> g.Function:
-    """Inlines all calls of other graph functions; returns the same object if there are none."""
+    """Returns the function with all calls of other graph functions inlined; the same object if there are none."""
     if not any(isinstance(n, g.CallFunction) for n in g.walk_nodes(function.nodes)):
         return function
     return _Inliner(function).run()
@@ -79,9 +82,10 @@ class _Inliner:
 
     def inline(self, call: g.CallFunction, dims: set[Var]) -> list[g.Node]:
         """Returns the nodes of the callee, renamed, that replace a call."""
-        callee = inline_functions(call.function)
+        callee = use_relations(inline_functions(call.function))
         inlined: list[g.Node] = []
         values, substitution = self.arguments(call, callee, dims, inlined)
+        self.keep_relations(call, callee, values, substitution, inlined)
         renamer = Renamer(values, substitution, self.unique)
         for out, result in zip(call.outs, callee.results, strict=True):  # dims that the callee defines get the caller's variables
             for inner, outer in zip(g.annotation_exprs(result.annotation), g.annotation_exprs(out.annotation), strict=True):
@@ -95,6 +99,24 @@ class _Inliner:
         for out, result in zip(call.outs, renamer.uses(callee.results), strict=True):
             self.renamed[out] = self.cast(result, out.annotation, call, dims, inlined)
         return inlined
+
+    def keep_relations(
+        self, call: g.CallFunction, callee: g.Function, values: dict[g.Value, g.Value], substitution: dict[Var, Expr], found: list[g.Node]
+    ) -> None:
+        """Appends a match_cast of an argument that checks the callee's relations, on which its nodes rely, if they are not proven."""
+        facts = facts_of(r.cond for r in g.relations(self.function))
+        swapped = [(r, simplify(substitute(r.cond, substitution))) for r in g.relations(callee)]
+        left = {condition: r for r, condition in swapped if not decide(condition, facts)}
+        if not left:
+            return
+        param = min((p for p in callee.params if isinstance(p.annotation, g.Tensor)), key=g.is_state)
+        of_call = {r.cond: r for r in call.requires}
+        moved = {c: replace(r, cond=c, values=tuple(substitute(v, substitution) for v in r.values)) for c, r in left.items()}
+        checks = tuple(of_call.get(c, r) for c, r in moved.items())
+        old = values[param]
+        out = g.Value(self.unique(old.name), old.annotation)
+        found.append(g.MatchCast(outs=(out,), value=old, requires=checks, origin=call.origin, span=call.span))
+        values[param] = out
 
     def arguments(
         self, call: g.CallFunction, callee: g.Function, dims: set[Var], found: list[g.Node]

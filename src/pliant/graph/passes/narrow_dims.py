@@ -23,7 +23,10 @@ Range = tuple[int, int, int]  # least, most, step
 
 
 def narrow_dims(function: Function) -> Function:
-    """Narrows the dims of the function to what its nodes require; returns the same object if nothing can be narrowed."""
+    """Returns the function with its dims narrowed to what its nodes require; the same object if nothing can be narrowed.
+
+    The attribute `narrowed` says which requirement narrowed each dim.
+    """
     dims = [v for v in defined_vars(p.annotation for p in function.params) if isinstance(v, Dim)]
     ranges: dict[Dim, Range] = {v: (v.min, v.max, v.multiple_of) for v in dims}
     reasons: dict[Var, Require] = {}
@@ -42,7 +45,7 @@ def narrow_dims(function: Function) -> Function:
     if not narrowed or _contradicts(function, narrowed):
         return function
     result = Renamer(dims=narrowed).function(function)
-    return result.with_(attrs={**function.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
+    return result.with_(attrs={**result.attrs, "narrowed": {new: reasons[v] for v, new in narrowed.items()}})
 
 
 def _some(wanted: Range) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...support.choices import heuristic, worth
 from ...sym.expr import Const, Expr, const, product
 from ...sym.simplify import simplify
 from ..node import Function, Node, Op, Tensor, Value
@@ -37,7 +38,7 @@ Shape = tuple[Expr, ...]
 
 
 def pointwise_convolutions(function: Function) -> Function:
-    """Replaces pointwise convolutions by matmuls; returns the same object if there are none."""
+    """Returns the function with pointwise convolutions replaced by matmuls; the same object if there are none."""
     return _Products(function).run()
 
 
@@ -49,7 +50,10 @@ class _Products(Rewriter):
         self.flat: dict[Value, Value] = {}  # image (n, c, h, w) -> the same values as rows (n, c, h * w)
 
     def rewrite(self, node: Node) -> Sequence[Value] | None:
-        """The replacement of a convolution, or of an elementwise operator on an image that exists as rows."""
+        """Returns the replacement of a convolution, or of an elementwise operator on an image that exists as rows.
+
+        None if the node stays.
+        """
         if not isinstance(node, Op):
             return None
         if node.op == "conv_transpose":
@@ -57,7 +61,10 @@ class _Products(Rewriter):
         return self.convolution(node) if node.op == "conv" else self.elementwise(node)
 
     def spread(self, node: Op) -> Sequence[Value] | None:
-        """Replaces a non-overlapping transposed convolution by a pointwise one with a channel per filter tap, and a permute."""
+        """Returns a pointwise convolution with a channel per filter tap, and a permute, for a transposed convolution without overlap.
+
+        None if windows overlap, deduction fails, or the dtype has a wider accumulator.
+        """
         x, weight, attrs = node.args[0].tensor, node.args[1].tensor, node.attrs
         kernel = tuple(int(e.value) for e in weight.shape[2:] if isinstance(e, Const))
         rank = len(x.shape) - 2
@@ -85,7 +92,7 @@ class _Products(Rewriter):
             return None
         if isinstance(places, Const) and places.value == 1:
             return self.classifier(node)
-        if (isinstance(places, Const) and places.value < LEAST_PLACES) or (x in self.makers and _in_blocks(weight)):
+        if (isinstance(places, Const) and not worth(places.value >= LEAST_PLACES)) or (x in self.makers and _in_blocks(weight)):
             return None
         out, channels = node.outs[0].tensor, weight.tensor.shape[:2]
         left, right = self.reshaped(weight, channels, node), self.row(x, _flat(x.tensor.shape), node)
@@ -96,10 +103,10 @@ class _Products(Rewriter):
         return None if not result else self.back(result, out, node)
 
     def classifier(self, node: Op) -> Sequence[Value] | None:
-        """Replaces a convolution of one-pixel images by a matmul whose rows are images, if the weight is large."""
+        """Returns a matmul whose rows are images for a convolution of one-pixel images, if the weight is large; else None."""
         x, weight = node.args[0], node.args[1]
         images, size = x.tensor.shape[:2], product(weight.tensor.shape)
-        if not isinstance(size, Const) or size.value < LARGE:
+        if not isinstance(size, Const) or not worth(size.value >= LARGE):
             return None
         rows, flat = self.reshaped(x, images, node), self.reshaped(weight, weight.tensor.shape[:2], node)
         turned = flat and self.made("permute", (flat,), PermuteAttrs((1, 0)), node)
@@ -109,7 +116,7 @@ class _Products(Rewriter):
         return self.op("reshape", (result,), ShapeAttrs(node.outs[0].tensor.shape), node) if result else None
 
     def elementwise(self, node: Op) -> Sequence[Value] | None:
-        """Applies an elementwise operator to rows instead of images, if one of its operands exists as rows."""
+        """Returns an elementwise operator on rows instead of images, if one of its operands exists as rows; else None."""
         if not TABLE[node.op].broadcasts or len(node.outs) != 1 or not isinstance(node.outs[0].annotation, Tensor):
             return None
         out = node.outs[0].tensor
@@ -134,7 +141,7 @@ class _Products(Rewriter):
         return self.reshaped(value, (*shape[:-spatial], const(1)), node) if ones else None
 
     def row(self, value: Value, shape: Shape, node: Op) -> Value | None:
-        """Returns the image `value` reshaped to (n, c, pixels); it is reshaped once and remembered."""
+        """Returns the image `value` reshaped to (n, c, pixels), which is remembered for later calls; None if deduction fails."""
         if value not in self.flat:
             rows = self.reshaped(value, shape, node)
             if rows is None:
@@ -143,7 +150,10 @@ class _Products(Rewriter):
         return self.flat[value]
 
     def back(self, rows: Value, image: Tensor, node: Op) -> Sequence[Value] | None:
-        """Returns the image reshaped from `rows`, (n, c, pixels), as the replacement of the node."""
+        """Returns the image reshaped from `rows`, (n, c, pixels), as the replacement of the node, and remembers its rows.
+
+        None if deduction fails.
+        """
         results = (rows,) if rows.annotation == image else self.op("reshape", (rows,), ShapeAttrs(image.shape), node)
         if results is not None:
             self.flat[results[0]] = rows
@@ -159,6 +169,7 @@ class _Products(Rewriter):
         return None if results is None else results[0]
 
 
+@heuristic
 def _in_blocks(weight: Value) -> bool:
     """True if `lower/layout/layout_nchwc.py` will block the channels of a convolution's input or result: such images are not rows."""
     return any(isinstance(n, Const) and n.value % CHANNELS == 0 for n in weight.tensor.shape[:2])

@@ -69,7 +69,7 @@ TABLE: dict[str, Function] = {
     "rsqrt": Function(_rsqrt, 1.5, 1.5, 1.5, 1.5),
     "sin": Function(sin, 0.75, 1.5, 0.75, 1.5, _TURNS, partial(sin, fused=False)),
     "cos": Function(cos, 0.75, 1.5, 0.75, 1.5, _TURNS, partial(cos, fused=False)),
-    "tan": Function(tan, 3.0, 3.0, 3.0, 3.0, _TURNS, partial(tan, fused=False)),
+    "tan": Function(tan, 0.75, 3.0, 0.75, 3.0, _TURNS, partial(tan, fused=False)),
     "asin": Function(asin, 1.0, 2.0, 1.0, 2.0, unfused=asin_unfused),
     "acos": Function(acos, 1.0, 1.5, 1.0, 1.5, unfused=acos_unfused),
     "atan": Function(atan, 1.0, 2.0, 1.0, 2.0),
@@ -85,7 +85,10 @@ TABLE: dict[str, Function] = {
 
 @cache
 def definition(fn: str, dtype: DType) -> tuple[tuple[Var, ...], Expr]:
-    """The parameters and the value of an expanded function, or of its form without FMA; the value contains no expanded function."""
+    """Returns the parameters and the value of an expanded function, or of its form without FMA; the value contains no expanded function.
+
+    Half floats compute in f32. Raises UnsupportedError for other dtypes than floats.
+    """
     name, _, form = fn.partition(".")
     params = tuple(Var(p, dtype) for p in ("x", "y", "z")[: EXPANDED_FUNCTIONS[name]])
     if dtype in (f16, bf16):

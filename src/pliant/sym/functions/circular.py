@@ -2,7 +2,8 @@
 
 In f32 the sine and the cosine are ±sin r with x = n * pi + r, or |x| = (n + 1/2) * pi - r: one polynomial in f64, rounded once, with the
 sign in the last bit of n. This takes as long as computing both sin r and cos r in f32 and selecting one, and is twice as accurate.
-tan, and all three in f64, use x = n * pi/2 + r; n modulo 4 selects one of ±sin r, ±cos r. f64 uses pi/2 in three parts and keeps r as a
+tan of f32 is computed in f64, too, and rounded once. tan, and all three in f64, use x = n * pi/2 + r; n modulo 4 selects one of ±sin r,
+±cos r. f64 uses pi/2 in three parts and keeps r as a
 pair, because near a multiple of pi/2 all but the last digits cancel. Without FMA, f32 uses pi/2 in parts short enough that their products
 are exact.
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from ...dtype import f32, f64
 from ..expr import Add, BitAnd, Bitcast, BitXor, Cast, Const, Div, Eq, Expr, Fma, Lt, Mul, MulAdd, Ne, Neg, Select, Shl, Sub
-from .build import absolute, bits, horner, number, pattern, polynomial, sign_bit, two_product, two_sum, unsigned
+from .build import absolute, bits, horner, number, pattern, polynomial, sign_bit, two_product, two_sum
 
 RANGE = {f32: 2.0**30, f64: 2.0**45}  # beyond, the reduction below would lose accuracy
 # pi/2 as an unevaluated sum of three f64 numbers.
@@ -47,7 +48,10 @@ class _Angle(NamedTuple):
 
 
 def _rest(x: Expr, n: Expr, turn: float, fused: bool) -> Expr:
-    """x - n * turn*pi/2 for an f32 in f64, accurate even if most digits cancel; `turn` is a power of two, or the negative of one."""
+    """x - n * turn*pi/2 for an f32 in f64, accurate even if most digits cancel; `turn` is a power of two, or the negative of one.
+
+    With `fused`, by FMA.
+    """
     for part in _HALF_PI[:2] if fused else _HALF_PI_PARTS:
         x = Fma(n, number(-turn * part, x), x) if fused else Sub(x, Mul(n, number(turn * part, x)))
     return x
@@ -61,7 +65,7 @@ def _sine32(r: Expr, n: Expr) -> Expr:
 
 
 def _sin32(x: Expr, fused: bool) -> Expr:
-    """The sine in f32: |x| = n * pi + r."""
+    """The sine in f32: |x| = n * pi + r. With `fused`, by FMA."""
     wide = Cast(f64, absolute(x))
     t = MulAdd(wide, number(1.0 / math.pi, wide), number(_ROUND, wide))
     value = _sine32(_rest(wide, Sub(t, number(_ROUND, wide)), 2.0, fused), t)
@@ -69,7 +73,7 @@ def _sin32(x: Expr, fused: bool) -> Expr:
 
 
 def _cos32(x: Expr, fused: bool) -> Expr:
-    """The cosine in f32: |x| = (n + 1/2) * pi - r."""
+    """The cosine in f32: |x| = (n + 1/2) * pi - r. With `fused`, by FMA."""
     wide, half = Cast(f64, absolute(x)), Const(0.5, f64)
     t = Add(MulAdd(wide, number(1.0 / math.pi, wide), Neg(half)), number(_ROUND, wide))
     middle = Add(Sub(t, number(_ROUND, wide)), half)
@@ -77,18 +81,21 @@ def _cos32(x: Expr, fused: bool) -> Expr:
 
 
 def _tan32(x: Expr, fused: bool) -> Expr:
-    """The tangent in f32: r / c, or -c / r after an odd number of quarter turns, with the polynomial c = r / tan r."""
+    """The tangent in f32: r / c, or -c / r after an odd number of quarter turns, with the polynomial c = r / tan r.
+
+    Rest, polynomial and quotient are in f64 and rounded once: each of them rounded in f32 would add half a unit. A zero keeps its sign,
+    because x - 0 * pi/2 does. With `fused`, by FMA.
+    """
     wide = Cast(f64, x)
     t = MulAdd(wide, number(2.0 / math.pi, wide), number(_ROUND, wide))
-    r = Cast(f32, _rest(wide, Sub(t, number(_ROUND, wide)), 1.0, fused))
-    z = Mul(r, r)
-    c = horner(z, (*_COT_32, 1.0))
-    odd = _odd(Cast(unsigned(f32), bits(t)))
-    return Select(Eq(x, number(0.0, x)), x, _within(Div(Select(odd, Neg(c), r), Select(odd, r, c)), x))  # a zero keeps its sign
+    r = _rest(wide, Sub(t, number(_ROUND, wide)), 1.0, fused)
+    c = horner(Mul(r, r), (*_COT_32, 1.0))
+    odd = _odd(bits(t))
+    return _within(Cast(f32, Div(Select(odd, Neg(c), r), Select(odd, r, c))), x)
 
 
 def _reduce64(x: Expr, fused: bool) -> _Angle:
-    """Range reduction of an f64, with the rest as a pair."""
+    """Range reduction of an f64, with the rest as a pair. With `fused`, by FMA."""
     t = MulAdd(x, number(2.0 / math.pi, x), number(_ROUND, x))
     n = Sub(t, number(_ROUND, x))
     first, first_low = two_product(n, number(_HALF_PI[0], x), fused)
@@ -127,19 +134,22 @@ def _wave(x: Expr, angle: _Angle, ahead: int) -> Expr:
 
 
 def sin(x: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of the sine as an expression."""
+    """Returns the definition of the sine as an expression; NaN beyond the range in which it is accurate. With `fused`, by FMA."""
     if x.dtype is f32:
         return _sin32(x, fused)
     return Select(Eq(x, number(0.0, x)), x, _wave(x, _reduce64(x, fused), 0))  # a zero keeps its sign
 
 
 def cos(x: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of the cosine as an expression."""
+    """Returns the definition of the cosine as an expression; NaN beyond the range in which it is accurate."""
     return _cos32(x, fused) if x.dtype is f32 else _wave(x, _reduce64(x, fused), 1)
 
 
 def tan(x: Expr, fused: bool = True) -> Expr:
-    """Returns the definition of the tangent as an expression; after an odd number of quarter turns it is -cos r / sin r."""
+    """Returns the definition of the tangent as an expression; after an odd number of quarter turns it is -cos r / sin r.
+
+    NaN beyond the range in which it is accurate. With `fused`, by FMA.
+    """
     if x.dtype is f32:
         return _tan32(x, fused)
     angle = _reduce64(x, fused)
