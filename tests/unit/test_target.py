@@ -108,7 +108,7 @@ def test_bad_names_show_near_ones(name: str, near: str) -> None:
         "llvm:native",
         "@linux",
         "webgpu",
-        "web",
+        "web+simd128",
         "wasm:x",
     ],
 )

@@ -60,7 +60,7 @@ def _optimized(ir_text: str, target: Target, level: int) -> tuple[llvm.ModuleRef
 
 
 def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int) -> None:
-    """Run LLVM's passes over a module.
+    """Run LLVM's passes over a module, in place, without vectorizing or unrolling loops: loop programs were scheduled before.
 
     Each module has its own pass builder: a run registers callbacks of an object that llvmlite has on the stack, so a second run of the same
     builder would call into freed memory (it was seen to write "Skipping pass …" to stderr).
@@ -91,13 +91,13 @@ def _free(manager: Any) -> None:
 
 @functools.cache
 def _machine(target: Target, level: int) -> Any:
-    """Return LLVM's target machine; initializes only the part of LLVM that it needs."""
+    """Return LLVM's target machine, cached; initializes only the part of LLVM that it needs."""
     import llvmlite.binding as llvm
 
     _initialize(native=target.arch == _HOST_ARCHES.get(platform.machine().lower()))
     features = ",".join(f"+{feature}" for feature in target.features)
     # A blob may be mapped anywhere; a wasm module owns its memory, so addresses are constants there.
-    reloc = "static" if target.kind == "wasm" else "pic"
+    reloc = "static" if target.arch == "wasm32" else "pic"
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=features, opt=level, reloc=reloc, codemodel="small"
     )
@@ -127,7 +127,10 @@ _ANY_DEFINE = re.compile(r"^[ \t]*define\b", re.MULTILINE)
 
 
 def _with_attributes(ir_text: str, target: Target) -> str:
-    """Add LLVM attributes (nounwind, no-builtins, tune-cpu, stack probes) to every function of a module."""
+    """Return the text with LLVM attributes (nounwind, no-builtins, tune-cpu, stack probes, noredzone) added to every function.
+
+    Raises an InternalError if a function header is not on one line.
+    """
     attributes = f'nounwind "no-builtins" "tune-cpu"="{target.tune}"'
     if target.probes_stack:
         attributes += ' "probe-stack"="inline-asm"'

@@ -92,7 +92,7 @@ class Builder:
     # Lanes.
 
     def splat(self, v: Val, lanes: int) -> Val:
-        """Broadcast a scalar to a vector of `lanes` lanes."""
+        """Broadcast a scalar to a vector of `lanes` lanes; a vector of that many lanes is returned as it is."""
         if v.lanes == lanes:
             return v
         if v.is_literal:
@@ -102,7 +102,7 @@ class Builder:
         return self.value(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer", v.dtype, lanes)
 
     def level(self, *values: Val) -> list[Val]:
-        """Broadcast scalars among the values so that all have the same number of lanes; return them in order."""
+        """Broadcast scalars among the values so that all have the same number of lanes; return them in order. All scalars stay scalars."""
         lanes = max(v.lanes for v in values)
         return [self.splat(v, lanes) for v in values] if lanes else list(values)
 
@@ -160,7 +160,7 @@ class Builder:
 
     def halves(self, mask: Val) -> tuple[Val, Val] | tuple[()]:
         """Split a mask wider than a register for wasm, where LLVM fails on such masks; returns () if it need not be split."""
-        if self.target.kind != "wasm" or mask.lanes <= 16 or mask.lanes % 2:
+        if self.target.arch != "wasm32" or mask.lanes <= 16 or mask.lanes % 2:
             return ()
         return self.part(mask, 0, mask.lanes // 2), self.part(mask, mask.lanes // 2, mask.lanes // 2)
 

@@ -147,7 +147,7 @@ class Floats(Builder):
         if a.dtype in HALVES:
             return self.narrow(self.fma(self.widen(a), self.widen(b), self.widen(c)), a.dtype)
         if self.target.has_fma:
-            return self.intrinsic("fma", [a, b, c]) if self.target.kind != "wasm" else self._relaxed_fma(*self.level(a, b, c))
+            return self.intrinsic("fma", [a, b, c]) if self.target.arch != "wasm32" else self._relaxed_fma(*self.level(a, b, c))
         if a.dtype is f64:
             from .llvm_fma import fma64
 
@@ -187,7 +187,7 @@ class Floats(Builder):
     # Extrema.
 
     def extreme(self, least: bool, a: Val, b: Val) -> Val:
-        """Emit min or max: NaN if either is NaN, and -0.0 < +0.0."""
+        """Emit the minimum (`least`) or maximum: NaN if either is NaN, and -0.0 < +0.0."""
         a, b = self.level(a, b)
         if not {"avx512dq", "avx512vl"} <= {*self.target.features}:
             return self.intrinsic("minimum" if least else "maximum", [a, b])
@@ -199,7 +199,7 @@ class Floats(Builder):
         return self.select(self.compare("fcmp uno", a, b), self.convert("bitcast", joined, a.dtype), self._range(least, a, b))
 
     def _range(self, least: bool, a: Val, b: Val) -> Val:
-        """Emit min or max of operands without NaN by vrange, in registers of the target's preferred width."""
+        """Emit the minimum (`least`) or maximum of operands without NaN by vrange, in registers of the target's preferred width."""
         most = self.target.vector_bits // a.dtype.bits
         if a.lanes > most:
             halves = [range(a.lanes // 2), range(a.lanes // 2, a.lanes)]

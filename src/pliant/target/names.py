@@ -1,6 +1,6 @@
 """Parser of target names: one grammar, shown to users by `TABLE` and docs/targets.md.
 
-    name = (native | [llvm:]CPU | wasm | c[:CPU]) [+FEATURE]... [@OS]
+    name = (native | [llvm:]CPU | wasm | web | c[:CPU]) [+FEATURE]... [@OS]
 
     target("x86-64-v3"), target("llvm:cortex-a76+dotprod"), target("riscv64@linux"), target("wasm+simd128"), target("c:cortex-m7")
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from ..support.errors import UnsupportedError
 from ..support.source import caller_span
-from . import aarch64, c, native, riscv, wasm, x86
+from . import aarch64, c, native, riscv, wasm, web, x86
 from .machine import Target
 from .spelling import Row, Spelled, near
 
 # The kinds of targets and CPU architectures: modules with the interface that `spelling.py` describes.
-KINDS = (native, x86, aarch64, riscv, wasm, c)
+KINDS = (native, x86, aarch64, riscv, wasm, web, c)
 
 TABLE: tuple[Row, ...] = tuple(row for kind in KINDS for row in kind.ROWS)
 OSES = ("linux", "android", "macos", "windows", "none")
@@ -26,7 +26,6 @@ _HELP = f"targets are {', '.join(_FORMS[:-1])} and {_FORMS[-1]}, then `+FEATURE`
 # Targets that users may ask for and that do not exist yet, each with its message.
 _LATER = {
     "webgpu": "the target `webgpu` is not there yet: Pliant makes no code for GPUs",
-    "web": "`web` is no target but a kind of export, and pages are not written yet; `wasm+simd128` makes the module for one",
 }
 
 

@@ -41,6 +41,6 @@ def throughput(target: Target) -> Throughput:
     """Returns the estimated throughput of a target's core."""
     if target.vector_bits >= 512:
         return _WIDE_TWICE if target.tune in _WHOLE_UNITS else _WIDE
-    if not target.has_fma or target.kind == "wasm":
+    if not target.has_fma or target.arch == "wasm32":
         return _PLAIN
     return _HALF if target.vector_bits >= 256 else _SMALL
