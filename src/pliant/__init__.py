@@ -23,6 +23,7 @@ _PLACES = {
     ".artifact": "load",
     ".explanation": "explain",
     ".exporting": "export",
+    ".kernel_kind": "KernelKind kind",
     ".program": "Program",
     ".quantized": "quantization_errors quantize",
     ".own_instructions": "DeclaredInstruction instruction",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from .graph import opset as ops
     from .graph.ops.calls import match_cast
     from .graph.patterns import register_library, unregister_library
+    from .kernel_kind import KernelKind, kind
     from .llm.embedder import Embedder
     from .llm.lm import LLM
     from .loop.script import *
@@ -97,6 +99,7 @@ __all__ = [
     "InOut",
     "InternalError",
     "Kernel",
+    "KernelKind",
     "ModelFileError",
     "Operator",
     "Out",
@@ -166,6 +169,7 @@ __all__ = [
     "init",
     "instruction",
     "kernel",
+    "kind",
     "load",
     "log",
     "log1p",

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .graph.node import Callee, Value
 from .graph.node import Function as GraphFunction
@@ -62,7 +62,7 @@ class _Callable:
         return result
 
     def _inside(self, args: tuple[Any, ...]) -> Any:
-        """Emits a call into the graph function that is being built; subclasses implement it."""
+        """Emits a call into the graph function that is being built; subclasses implement it, here it raises NotImplementedError."""
         raise NotImplementedError
 
 
@@ -158,18 +158,25 @@ def compile(
     checked: bool = False,
     cache: bool = True,
     decisions: Mapping[str, Any] | None = None,
+    effort: Literal["full", "fast"] = "full",
 ) -> Executable:
     """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
 
-    `decisions` override choices of the default schedules, by name: {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains.
+    `dims` sets, narrows or unifies dims (`Program.with_dims`). `threads` fixes the number of threads of its calls. `checked` adds run-time
+    checks of accesses and index arithmetic. `cache` allows the code cache. `decisions` override choices of the default schedules, by name:
+    {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains. With `effort="fast"`, tiles are those that compile fastest: results
+    have the same bits, but take longer to compute. Raises UnsupportedError if this machine cannot run code for the target, Error if
+    `effort` is neither of the two.
     """
+    if effort not in ("full", "fast"):
+        raise Error(f"there is no effort {effort!r}", where=caller_span(), help='effort is "full" or "fast"')
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
     machine = find_target(target)
     _check_runs_here(machine)
-    package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions)
-    provenance = Provenance(lambda: program, machine, checked, decisions)
+    package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions, effort=effort)
+    provenance = Provenance(lambda: program, machine, checked, decisions, effort)
     return open_package(package, program.constants, program.functions, threads, provenance)
 
 
@@ -237,7 +244,10 @@ def _program_of_file(path: str) -> Program:
 
 
 def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-    """Parses the text of a program (as `str(program)` prints it) without executing anything; `constants` are its `named_constants`."""
+    """Parses the text of a program (as `str(program)` prints it) without executing anything; `constants` are its `named_constants`.
+
+    Raises an Error for an object that is no text, and for text that is no valid program.
+    """
     if not isinstance(text, str):
         help_ = "pass the text that str(program) gives" if not isinstance(text, bytes) else "decode it first: text.decode()"
         raise Error(f"a program is parsed from text, not from an object of type `{type(text).__name__}`", where=caller_span(), help=help_)

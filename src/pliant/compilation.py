@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .graph.node import Function
+from .graph.node import Function, Node, walk_nodes
 from .program import Program
 from .runtime.package import Package
 from .target import Target
@@ -35,6 +36,7 @@ class State:
     load: Function | None = None  # computations on literals that run once, at load time
     load_here: bool = False  # compiles `load` for this machine, though its kernels are scheduled for the target
     derived: tuple[Any, ...] = ()  # placeholder arrays in `function` for the results of `load`
+    computed: tuple[Any, ...] = ()  # literals that graph passes computed, if the package is to name them instead of containing them
     functions: tuple[Any, ...] = ()  # the program's Python functions, which code refers to by index
     foreign_calls: ForeignCalls | None = None  # calls of functions outside of compiled code
     copy_elision: CopyElision | None = None  # copies that may be elided
@@ -43,6 +45,12 @@ class State:
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None
+
+    @property
+    def finished(self) -> Package:
+        """The package of a compilation that went to its last step."""
+        assert self.package is not None
+        return self.package
 
     @property
     def program(self) -> Program:
@@ -71,3 +79,20 @@ class Step:
     holds: str
     optional: bool = False  # programs are correct without it
     part_of: str = ""  # the step that this one prepares; disabling that step disables this one too
+
+
+def graph_pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
+    """Returns a step function that runs the pass `place`, "module:function", on the graph.
+
+    It leaves the graph as it is if that has too few nodes. These are fewer than `least` nodes of the `kinds` (none: of any kind). Then the
+    module is not imported.
+    """
+    module, name = place.split(":")
+
+    def run(s: State) -> State:
+        if sum(isinstance(n, kinds or Node) for n in walk_nodes(s.function.nodes)) < least:
+            return s
+        change: Callable[[Function], Function] = getattr(import_module(module, __package__), name)
+        return replace(s, function=change(s.function))
+
+    return run

@@ -3,38 +3,33 @@
     PLIANT_SHOW=fuse,host python my_program.py      # prints the program after these steps; `all` for every one
     PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice)
 
-The steps are five phases: GRAPH, LOWER, FUSE, LAYOUT, CODE. The first three are the same for all targets. Every step is verified, timed and
-can be shown; a step that changes nothing says "(unchanged)". What is shown is a whole program (`State.program`): its text can be parsed and
-compiled from there, and gives the same code.
+There are five phases: GRAPH optimizes the graph, LOWER makes operators loop programs, FUSE fuses these, LAYOUT depends on the target, CODE
+schedules and compiles. Steps are verified and timed. What is shown is a whole program, whose text can be parsed and compiled from there.
 
-Code generation begins in the step `schedule`: as soon as a kernel is scheduled, it is lowered and LLVM compiles it in the background
-(`codegen/background_compile.py`), while the next one is being scheduled. `emit` waits for the last kernel and links. The passes that each
-kernel goes through are lists of their own: `KERNEL_PASSES` in `lower/schedule_kernels.py`, then `LOOP_PASSES` in `loop/lowering.py` (for C
-also `SOURCE_PASSES` in `loop/source_lowering.py`), through which the host program goes as well. Their names work in `PLIANT_SHOW` like
-those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
+As soon as a kernel is scheduled, LLVM compiles it in the background (`codegen/background_compile.py`), while the next one is scheduled;
+`emit` waits for the last one and links. Each kernel goes through passes of its own: `KERNEL_PASSES` in `lower/schedule_kernels.py`, then
+`LOOP_PASSES` in `loop/lowering.py` (for C also `SOURCE_PASSES` in `loop/source_lowering.py`), as the host program does too. Their names
+work in `PLIANT_SHOW` like those of steps, and print the kernels that a pass changed; `PLIANT_VERIFY=1` verifies each of them.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .cache_key import cache_key
-from .compilation import State, Step
+from .cache_key import cache_key, options_text, patterns_text
+from .compilation import State, Step, graph_pass
 from .graph.node import (
     CallFunction,
     CallHost,
     CallLibrary,
     CallLoop,
-    Function,
     MatchCast,
-    Node,
     Op,
     annotation_exprs,
+    relations,
     stride_exprs,
     walk_nodes,
 )
@@ -49,43 +44,25 @@ from .support.settings import read as read_settings
 from .sym.expr import free_vars
 from .target import Target
 from .target import target as find_target
-from .target.declared import declared_text
 
 if TYPE_CHECKING:
     from .schedule.decisions import Decisions
 
 
-def _pass(place: str, *kinds: type[Node], least: int = 1) -> Callable[[State], State]:
-    """Returns a step function that runs a graph pass; it is skipped, and not imported, if fewer than `least` nodes are of its `kinds`."""
-    module, name = place.split(":")
-
-    def run(s: State) -> State:
-        if sum(isinstance(n, kinds or Node) for n in walk_nodes(s.function.nodes)) < least:
-            return s
-        change: Callable[[Function], Function] = getattr(import_module(module, __package__), name)
-        return replace(s, function=change(s.function))
-
-    return run
-
-
-def _patterns_text() -> str | None:
-    """Returns the text of the library patterns that users registered, for the cache key; None if code cannot be cached because of them."""
-    patterns = sys.modules.get("pliant.graph.patterns")
-    return "" if patterns is None else patterns.registered_text()
-
-
-def _rules_text() -> str | None:
-    """Returns the text of the schedule rules that users declared, for the cache key; None if code cannot be cached because of them."""
-    rules = sys.modules.get("pliant.schedule.library")
-    return "" if rules is None else rules.declared_rules_text()
-
-
 def _call_libraries(s: State) -> State:
-    if _patterns_text() == "":
+    if patterns_text() == "":
         return s
     from .graph.passes.call_libraries import call_libraries
 
     return replace(s, function=call_libraries(s.function))
+
+
+def _winograd_convolutions(s: State) -> State:
+    if not s.constants or not any(isinstance(n, Op) and n.op == "conv" for n in walk_nodes(s.function.nodes)):
+        return s
+    from .lower.winograd_convolutions import winograd_convolutions
+
+    return replace(s, function=winograd_convolutions(s.function, s.target, s.decisions))
 
 
 def _name_sizes(s: State) -> State:
@@ -139,6 +116,22 @@ def _unique_dims(s: State) -> State:
     from .graph.passes.unique_dims import unique_dims
 
     return replace(s, function=unique_dims(s.function))
+
+
+def _use_relations(s: State) -> State:
+    if not relations(s.function):
+        return s
+    from .graph.passes.use_relations import use_relations
+
+    return replace(s, function=use_relations(s.function))
+
+
+def _relations_to_calls(s: State) -> State:
+    if not relations(s.function):
+        return s
+    from .lower.ops.relations_to_calls import relations_to_calls
+
+    return replace(s, function=relations_to_calls(s.function))
 
 
 def _narrow_dims(s: State) -> State:
@@ -201,7 +194,7 @@ def _emit(s: State) -> State:
     assert s.kernels is not None
     assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
-    package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.foreign_calls)
+    package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.foreign_calls, s.computed)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules(), layouts=s.kernels.layouts()))
     if s.load is None:
         return replace(s, package=package)
@@ -210,10 +203,7 @@ def _emit(s: State) -> State:
 
 
 def _load_package(s: State, machine: Target) -> Package:
-    """Compiles the function `load`, which runs when a program is loaded, for a machine; returns its package.
-
-    The kernels are those that are scheduled for the target, so what they compute has the bits that it would have there.
-    """
+    """Returns the package of the function `load` for a machine; its kernels are scheduled for the target, whose bits they compute."""
     assert s.load is not None
     start = replace(
         s, function=s.load, load=None, derived=(), foreign_calls=None, copy_elision=None, assembly=None, kernels=None, host=None
@@ -232,14 +222,14 @@ def _to_code(start: State, steps: Sequence[Step], machine: Target | None = None)
         return run_steps(replace(start, assembly=assembly), steps)
 
 
-# Optimizations of the graph, the same for all targets.
 GRAPH: tuple[Step, ...] = (
     Step("unique_dims", _unique_dims, "different dims have different names"),
     Step(
         "inline_functions",
-        _pass(".graph.passes.inline_functions:inline_functions", CallFunction),
+        graph_pass(".graph.passes.inline_functions:inline_functions", CallFunction),
         "no call of a graph function is left: one list of nodes",
     ),
+    Step("use_relations", _use_relations, "no dim is declared equal to an expression of others"),
     Step(
         "call_libraries",
         _call_libraries,
@@ -248,87 +238,92 @@ GRAPH: tuple[Step, ...] = (
     ),
     Step(
         "integer_products",
-        _pass(".graph.passes.integer_products:integer_products", Op),
+        graph_pass(".graph.passes.integer_products:integer_products", Op),
         "matmuls of dequantized tensors run on the integer codes",
         optional=True,
     ),
     Step(
         "fold_constants",
-        _pass(".graph.passes.fold_constants:fold_constants", Op),
+        graph_pass(".graph.passes.fold_constants:fold_constants", Op),
         "small values that depend on constants alone are constants",
         optional=True,
     ),
     Step(
         "fold_batch_norm",
-        _pass(".graph.passes.fold_batch_norm:fold_batch_norm", Op),
+        graph_pass(".graph.passes.fold_batch_norm:fold_batch_norm", Op),
         "the weights of a convolution contain the batch norm that follows it",
         optional=True,
     ),
     Step(
         "pointwise_convolutions",
-        _pass(".graph.passes.pointwise_convolutions:pointwise_convolutions", Op),
+        graph_pass(".graph.passes.pointwise_convolutions:pointwise_convolutions", Op),
         "1x1 convolutions are matmuls",
         optional=True,
     ),
     Step(
         "recognize_attention",
-        _pass(".graph.passes.recognize_attention:recognize_attention", Op),
+        graph_pass(".graph.passes.recognize_attention:recognize_attention", Op),
         "matmul, softmax, matmul is one attention operator",
         optional=True,
     ),
     Step(
         "combine_matmuls",
-        _pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
+        graph_pass(".graph.passes.combine_matmuls:combine_matmuls", Op),
         "matmuls of one input by several weights are one matmul, if their results are only moved",
         optional=True,
     ),
     Step(
         "transposes_into_matmul",
-        _pass(".graph.passes.transposes_into_matmul:transposes_into_matmul", Op),
+        graph_pass(".graph.passes.transposes_into_matmul:transposes_into_matmul", Op),
         "transposes of a matmul's operands are part of the matmul",
         optional=True,
     ),
-    Step("simplify", _pass(".graph.passes.simplify:simplify", Op), "no algebraic rewrite rule matches", optional=True),
+    Step("simplify", graph_pass(".graph.passes.simplify:simplify", Op), "no algebraic rewrite rule matches", optional=True),
     Step(
         "common_subexpressions",
-        _pass(".graph.passes.common_subexpressions:common_subexpressions", least=2),
+        graph_pass(".graph.passes.common_subexpressions:common_subexpressions", least=2),
         "no pure node is computed twice",
         optional=True,
     ),
 )
 
-# From operators to loop programs.
 LOWER: tuple[Step, ...] = (
-    Step("lower_ops", _pass(".lower.ops.lower_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
-    Step("dead_code", _pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
-    Step("resolve_casts", _pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every symbolic dim is defined by a parameter"),
+    Step(
+        "winograd_convolutions",
+        _winograd_convolutions,
+        "3x3 convolutions of many channels take Winograd's algorithm, with weights transformed when the program is loaded",
+        optional=True,
+    ),
+    Step("lower_ops", graph_pass(".lower.ops.lower_ops:lower_ops", Op), "every operator that computes is a call of a loop program"),
+    Step("dead_code", graph_pass(".graph.passes.dead_code:dead_code", least=2), "every node is needed for a result", optional=True),
+    Step("relations_to_calls", _relations_to_calls, "loop programs have the declared relations between their dims as conditions"),
+    Step("resolve_casts", graph_pass(".lower.ops.resolve_casts:resolve_casts", MatchCast), "every symbolic dim is defined by a parameter"),
     Step("narrow_dims", _narrow_dims, "a condition on a dim that every run checks is part of the dim's contract"),
     Step(
         "infer_blocks",
-        _pass(".lower.ops.infer_blocks:infer_blocks", CallLoop),
+        graph_pass(".lower.ops.infer_blocks:infer_blocks", CallLoop),
         "plain loop nests have blocks, where the iterator kinds are certain",
     ),
 )
 
-# Fusion of loop programs.
 FUSE: tuple[Step, ...] = (
     Step(
         "fold_data_movement",
-        _pass(".lower.fusion.fold_data_movement:fold_data_movement", CallLoop, least=2),
+        graph_pass(".lower.fusion.fold_data_movement:fold_data_movement", CallLoop, least=2),
         "permutes and slices around a template are part of its loads and stores",
         optional=True,
         part_of="fuse",
     ),
     Step(
         "rematerialize",
-        _pass(".lower.fusion.rematerialize:rematerialize", CallLoop, least=2),
+        graph_pass(".lower.fusion.rematerialize:rematerialize", CallLoop, least=2),
         "a cheap value with several readers is recomputed by each of them",
         optional=True,
         part_of="fuse",
     ),
     Step(
         "fuse",
-        _pass(".lower.fusion.fuse:fuse", CallLoop, least=2),
+        graph_pass(".lower.fusion.fuse:fuse", CallLoop, least=2),
         "elementwise loop programs have joined their producers and consumers",
         optional=True,
     ),
@@ -399,37 +394,53 @@ def compile_program(
     cache: bool = True,
     load_here: bool = False,
     decisions: Mapping[str, Any] | None = None,
+    effort: str = "full",
 ) -> Package:
     """Compiles a program for a target and returns its package; takes it from the code cache if it is there.
 
-    With `load_here`, what is computed once from literals is code for this machine: it computes the bits that the target would, because
-    the kernels are those that are scheduled for the target.
+    With `load_here`, what is computed once from literals is code for this machine, which computes the same bits. `checked` adds run-time
+    checks of accesses; `decisions` and `effort` change choices of schedules, and a decision that no kernel has raises an Error.
     """
     from .schedule.decisions import Decisions
 
     machine = find_target(target)
-    asked = Decisions(decisions)
+    asked = Decisions(decisions, effort)
     disabled = check_disabled(read_settings().disable)
-    key = b"".join([cache_key(program, machine, checked), *(f"\nwithout {name}".encode() for name in sorted(disabled))])
-    patterns, rules = _patterns_text(), _rules_text()
-    cache = cache and patterns is not None and rules is not None  # what a condition says today it may not say tomorrow
-    key += f"{patterns or ''}{rules or ''}{declared_text(machine)}{asked.text()}".encode()
-    if load_here:
-        key += f"\nload here {find_target('native')!r}".encode()
+    options = options_text(machine, disabled, asked.text(), load_here)
+    cache = cache and options is not None
+    key = b"" if options is None else cache_key(program, machine, checked) + options.encode()
     if cache:
         found = code_cache.get(key)
         if found is not None:
             return Package.from_bytes(found)
     try:
         with fewer_collections():
-            package = compile_as_far_as("emit", program, machine, checked, load_here, asked).package
-            asked.check_used()
+            if cache and options is not None and not checked and any(c.ndim for c in program.constants):
+                package = _compile_for_any_weights(program, machine, load_here, asked, options)
+            else:
+                package = compile_as_far_as("emit", program, machine, checked, load_here, asked).finished
+                asked.check_used()
     finally:
         forget()
-    assert package is not None
     if cache:
         code_cache.put(key, package.to_bytes())
     return package
+
+
+def _compile_for_any_weights(program: Program, machine: Target, load_here: bool, asked: Decisions, options: str) -> Package:
+    """Returns the package of a program; takes it from the code cache if a program was compiled that differs only in values of weights."""
+    from .weightless import Weightless
+
+    last = GRAPH[-1].name  # no later step reads the values of a literal that is not a scalar, so the code is the same
+    state = compile_as_far_as(last, program, machine, load_here=load_here, decisions=asked)
+    weightless = Weightless(state.function, program.constants, machine, options)
+    package = weightless.get()
+    if package is None:
+        rest = without(steps_after(last), read_settings().disable)
+        package = _to_code(replace(state, computed=weightless.computed), rest).finished
+        asked.check_used()
+        weightless.put(package)
+    return weightless.filled(package)
 
 
 def compile_as_far_as(
@@ -440,7 +451,7 @@ def compile_as_far_as(
     load_here: bool = False,
     decisions: Decisions | None = None,
 ) -> State:
-    """Returns the state of a compilation after the step `last`; steps that `PLIANT_DISABLE` names are left out."""
+    """Returns the state after the step `last`, without steps that `PLIANT_DISABLE` names; options are those of `compile_program`."""
     from .schedule.decisions import Decisions
 
     disabled = check_disabled(read_settings().disable)
@@ -467,7 +478,7 @@ def check_disabled(names: frozenset[str]) -> frozenset[str]:
 
 
 def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
-    """Runs steps of the pipeline on a state; verifies, shows and times them as the settings ask. Returns the last state."""
+    """Runs steps on a state and returns the last one; verifies what each changed, and prints those that `PLIANT_SHOW` names."""
     settings = read_settings()
     warn_of_unknown(settings.show, tuple(s.name for s in STEPS))
     for step in steps:

@@ -25,12 +25,18 @@ class Provenance:
     """What an executable was compiled from: its program, target and compile options."""
 
     def __init__(
-        self, make: Callable[[], Program], target: Target, checked: bool = False, decisions: Mapping[str, Any] | None = None
+        self,
+        make: Callable[[], Program],
+        target: Target,
+        checked: bool = False,
+        decisions: Mapping[str, Any] | None = None,
+        effort: str = "full",
     ) -> None:
         self._make = make
         self.target = target
         self.checked = checked
         self.decisions = decisions  # overrides of schedule decisions
+        self.effort = effort
         self.profiled: Profile | None = None  # the last profile, for reports
 
     @cached_property
@@ -51,7 +57,7 @@ class Provenance:
         from .pipeline import compile_as_far_as
         from .schedule.decisions import Decisions
 
-        return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=Decisions(self.decisions))
+        return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=Decisions(self.decisions, self.effort))
 
     @cached_property
     def lowered(self) -> State:
@@ -67,7 +73,7 @@ class Provenance:
         save(f, self, path, targets)
 
     def profile(self, f: Executable, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
-        """Runs the program and measures the time of each kernel."""
+        """Runs the program, measures the time of each kernel, and keeps the profile for the report; returns it."""
         from .report.profile import take_profile
 
         self.profiled = take_profile(f, self, args, named, runs)

@@ -68,6 +68,15 @@ def test_mutated_metadata_is_refused_or_sound() -> None:
     assert refused > 1000
 
 
+def test_files_from_before_a_field_was_added_are_read() -> None:
+    interface = add_package().interface
+    fields = json.loads(interface.to_json())
+    without = {name: value for name, value in fields.items() if name != "relations"}
+    assert Interface.from_json(json.dumps(without)) == interface
+    with pytest.raises(ModelFileError, match="fields are not those of Interface"):
+        Interface.from_json(json.dumps({name: value for name, value in fields.items() if name != "sites"}))
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
 def test_what_is_no_record_at_all(text: str) -> None:
     with pytest.raises(ModelFileError):

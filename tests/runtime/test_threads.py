@@ -18,9 +18,9 @@ from runtime_programs import compiled
 from pliant.codegen.native_code import EXPORTS, compile_native
 from pliant.runtime import threads as pool_module
 from pliant.runtime.blob import load
-from pliant.runtime.ctx import Code
+from pliant.runtime.ctx import Body, Code
 from pliant.runtime.native_library import native
-from pliant.runtime.records import Pool, Worker
+from pliant.runtime.records import Pool, View, Worker
 
 # Adds 1 to each element of its chunk.
 INCREMENT = """
@@ -80,6 +80,23 @@ def test_the_grid_depends_on_extent_and_grain_only(threads: int) -> None:
     seen: list[tuple[int, int]] = []
     assert Launch(threads)(lambda b, e: seen.append((b, e)) or 0, 23, 5) == 0
     assert sorted(seen) == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 23)]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 20])
+def test_tickets_are_few_and_leave_work_for_every_thread(threads: int) -> None:
+    """A ticket is several chunks only where each thread still finds four tickets, and never long: the launcher waits for the last one."""
+    launch = Launch(threads)
+    workers = View.from_address(launch.ctx.pool or 0)
+    pool = Pool.from_address(workers.pool or 0)
+    body = Body(lambda ctx, env, begin, end: 0)
+    seen = set()
+    for chunks in (2, 15, 64, 200, 1000, 20_000):
+        assert launch.native(ctypes.cast(body, ctypes.c_void_p).value or 0, 0, chunks, 1) == 0
+        assert pool.job.chunks == chunks and (pool.job.total - 1) * pool.job.batch < chunks <= pool.job.total * pool.job.batch
+        assert pool.job.batch == 1 or pool.job.total >= 4 * threads
+        assert 1 <= pool.job.batch <= max(4, threads // 4)
+        seen.add(pool.job.batch)
+    assert seen >= {1, max(4, threads // 4)}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
