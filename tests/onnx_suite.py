@@ -182,3 +182,8 @@ def outcomes() -> dict[str, list[str | None]]:
     for case in (*node_cases(), *file_cases()):
         found.setdefault(case.kind, []).append(outcome(case))
     return found
+
+
+def by_accident(error: BaseException) -> bool:
+    """Whether a model was refused because the importer failed on it, and not because it says what is wrong: a mistake of ours."""
+    return "it cannot be imported: " in str(error)

@@ -198,7 +198,8 @@ def rotary(m: Maker) -> Node:
         attributes |= {"num_heads": heads, "rotary_embedding_dim": 2 * half} if part else {}
         x, wanted = x.reshape(batch, n, -1), wanted.reshape(batch, n, -1)
     else:
-        attributes |= {"num_heads": heads, "rotary_embedding_dim": 2 * half} if part else {}
+        attributes |= {"rotary_embedding_dim": 2 * half} if part else {}
+        attributes |= {"num_heads": heads} if part or m.chance() else {}
         x, wanted = (np.ascontiguousarray(v.transpose(0, 2, 1, 3)) for v in (x, wanted))
     refused = attributes.get("is_packed_batching")
     return Node("RotaryEmbedding", [x, places, cos, sin], None if refused else [wanted * scale], attributes)

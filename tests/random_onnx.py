@@ -141,6 +141,96 @@ def _flat(m: Maker) -> Made | None:
     return Made(m.node("Reshape", [v.name, shape]), (v.shape[0], int(np.prod(v.shape[1:]))))
 
 
+def _from_sizes(m: Maker) -> Made:
+    """Numbers that the model computes from shapes alone, which stay symbolic as long as they can; then as a tensor, or added to one."""
+    v = m.one(1)
+    numbers, count = m.node("Shape", [v.name]), len(v.shape)
+    for _ in range(m.dice.randrange(1, 5)):
+        numbers, count = m.dice.choice(SIZES)(m, numbers, count)
+    as_float = m.node("Cast", [numbers], to=TensorProto.FLOAT)
+    if m.dice.random() < 0.5:
+        return Made(as_float, (count,))
+    return Made(m.node("Add", [v.name, m.node("ReduceMax", [as_float], keepdims=0)]), v.shape)
+
+
+def _size_arithmetic(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    op = m.dice.choice(["Add", "Sub", "Mul", "Div", "Mod", "Min", "Max"])
+    return m.node(op, [numbers, m.ints(m.dice.choice([2, 3, 4]))]), count
+
+
+def _size_sign(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    return m.node("Abs", [m.node("Neg", [numbers])] if m.dice.random() < 0.5 else [numbers]), count
+
+
+def _size_compared(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    op = m.dice.choice(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])
+    cond = m.node(op, [numbers, m.ints(m.dice.choice([1, 3, 4]))])
+    if m.dice.random() < 0.4:
+        cond = m.node("Not", [cond])
+    if m.dice.random() < 0.4:
+        cond = m.node(m.dice.choice(["And", "Or"]), [cond, m.node("Greater", [numbers, m.ints(2)])])
+    return m.node("Where", [cond, numbers, m.ints(m.dice.choice([0, 7]))]), count
+
+
+def _size_reduced(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    op = m.dice.choice(["ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"])
+    if op == "ReduceSum":
+        return m.node(op, [numbers, m.ints(m.dice.choice([0, -1]))] if m.dice.random() < 0.5 else [numbers], keepdims=1), 1
+    return m.node(op, [numbers], axes=[0], keepdims=1), 1
+
+
+def _size_joined(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    if m.dice.random() < 0.5:
+        return m.node("Concat", [numbers, m.ints(2, 5)], axis=0), count + 2
+    return m.node("Concat", [m.ints(3), numbers], axis=0), count + 1
+
+
+def _size_sliced(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    """A part of the numbers, from either end; the bounds are known, or sizes themselves, which a run knows first."""
+    start, stop, step = m.dice.choice([(0, 1, 1), (-1, count, 1), (0, 9, 1), (-1, -9, -1), (0, -1, 1), (1, 9, 2)])
+    left = len(range(count)[slice(start, None if stop == -9 else stop, step)])
+    if not left:
+        return numbers, count
+    return m.node("Slice", [numbers, m.ints(start), m.ints(stop), m.ints(0), m.ints(step)]), left
+
+
+def _size_gathered(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    which = [m.dice.randrange(-count, count) for _ in range(m.dice.choice([1, 2, 3]))]
+    return m.node("Gather", [numbers, m.ints(*which)], axis=0), len(which)
+
+
+def _size_reshaped(m: Maker, numbers: str, count: int) -> tuple[str, int]:
+    """There and back again, by other dims."""
+    kind = m.dice.randrange(4)
+    if kind == 0:
+        return m.node("Squeeze", [m.node("Unsqueeze", [numbers, m.ints(0)]), m.ints(0)]), count
+    if kind == 1:
+        return m.node("Reshape", [m.node("Transpose", [m.node("Reshape", [numbers, m.ints(-1, 1)])], perm=[1, 0]), m.ints(count)]), count
+    if kind == 2 and count > 1:
+        first = f"s{len(m.nodes)}"
+        m.nodes.append(helper.make_node("Split", [numbers, m.ints(1, count - 1)], [first, f"{first}b"], name=first, axis=0))
+        return m.node("Concat", [f"{first}b", first], axis=0), count
+    return m.node("Cast", [m.node("Floor", [m.node("Cast", [numbers], to=TensorProto.FLOAT)])], to=TensorProto.INT64), count
+
+
+SIZES: tuple[Callable[[Maker, str, int], tuple[str, int]], ...] = (
+    _size_arithmetic, _size_arithmetic, _size_sign, _size_compared, _size_reduced, _size_sliced, _size_gathered, _size_reshaped,
+    _size_joined,
+)  # fmt: skip
+
+
+def _cut_by_size(m: Maker) -> Made | None:
+    """A vector of numbers of which a size says how much is taken: that is known in a run only."""
+    v = m.one(1)
+    axes = [k for k, n in enumerate(v.shape) if not isinstance(n, int)]
+    if not axes:
+        return None
+    size = m.node("Gather", [m.node("Shape", [v.name]), m.ints(m.dice.choice(axes))], axis=0)
+    other = m.node("Concat", [m.node("Shape", [v.name]), m.ints(1, 2, 3, 4, 5, 6, 7, 8)], axis=0)
+    part = m.node("Slice", [other, m.ints(0), m.node("Min", [size, m.ints(3)]), m.ints(0)])
+    return Made(m.node("Cast", [m.node("ReduceSum", [part, m.ints(0)], keepdims=1)], to=TensorProto.FLOAT), (1,))
+
+
 def _new_axis(m: Maker) -> Made | None:
     v = m.one()
     if len(v.shape) > 3:
@@ -188,7 +278,7 @@ def _normed(m: Maker) -> Made | None:
 
 OPERATORS: tuple[Callable[[Maker], Made | None], ...] = (
     _unary, _unary, _binary, _binary, _with_row, _product, _turn, _reduce, _along, _joined, _sliced, _flat, _new_axis, _gathered, _padded,
-    _chosen, _place, _normed,
+    _chosen, _place, _normed, _from_sizes, _from_sizes, _cut_by_size,
 )  # fmt: skip
 
 

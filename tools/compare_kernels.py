@@ -8,7 +8,7 @@
 The programs are those of `kernel_corpus.py`. Each is compiled by the compiler of either commit (in a process and a worktree of its own)
 for a fixed CPU, kernel by kernel, so that code does not depend on the machine nor on what else is in a program. Kernels with equal object
 code need no timing, nor do those in which only constants differ (estimates that decide how many threads share a loop, for example), which
-are told apart. The exit status is 1 if something differs.
+are told apart. The exit status is 1 if something differs, or if nothing of a group could be compared.
 
 Code of a CPU that this machine is not can be compared, but not run: `--results` is for levels that it has.
 """
@@ -26,12 +26,22 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("schedule", "loops", "ops", "graphs", "sizes", "models")
+# Where older commits have what the corpus and this file import (docs/renames.md).
+OLDER = {
+    "pliant.codegen.background_compile": "pliant.codegen.pieces",
+    "pliant.graph.op_table": "pliant.graph.operators",
+    "pliant.lower.host.host": "pliant.lower.host",
+    "pliant.lower.ops.lower_ops": "pliant.lower.from_ops",
+    "pliant.lower.schedule_kernels": "pliant.lower.kernels",
+    "pliant.runtime.code_cache": "pliant.runtime.cache",
+}
 
 
 # What one compiler makes of the corpus.
@@ -50,14 +60,41 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _let_older_compilers_read_the_corpus() -> None:
-    """Give the modules that were one with `sym.expr` in older commits the names that the corpus imports them by."""
+    """Give the modules of older commits the names that the corpus imports them by."""
     from pliant.sym import expr
+
+    older = [(new, old) for new, old in OLDER.items() if not _is_there(new) and _is_there(old)]
+    for new, old in older:
+        sys.modules[new] = import_module(old)
+    if older:
+        import pliant
+
+        vars(pliant.ops)["__getattr__"] = _missing_operator
 
     for name in ("conditions", "float_bits", "function_names", "hash_consing", "text", "walk"):
         if find_spec(f"pliant.sym.{name}") is None:
             sys.modules[f"pliant.sym.{name}"] = expr
             if name == "hash_consing":
                 expr.hash_consed = expr.Expr.__new__  # type: ignore[attr-defined]
+
+
+def _missing_operator(name: str) -> Any:
+    """An operator that the compiler does not have yet: the programs that call it are refused, the others are compared."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"there is no operator {name}")
+
+    return refuse
+
+
+def _is_there(module: str) -> bool:
+    """Whether the compiler that is loaded has a module."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
 
 
 def _measured(item: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -89,12 +126,8 @@ def _measured(item: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 def _scheduled(state: Any) -> list[Any]:
     """The loop programs of a program, each once, those that run when it is loaded too."""
+    from pliant.lower.schedule_kernels import Kernels
     from pliant.program import Program
-
-    try:
-        from pliant.lower.schedule_kernels import Kernels
-    except ImportError:  # its name in older commits
-        from pliant.lower.kernels import Kernels  # type: ignore[import-not-found, no-redef]
 
     found = list(Program.of(state.function).kernels)
     if state.load is not None:
@@ -244,7 +277,7 @@ def _dump(folder: Path, name: str, before: dict[str, Any], after: dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compares two commits; 1 if something differs."""
+    """Compares two commits; 1 if something differs, or if nothing of a group could be compared."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", help="the commit to compare with")
     parser.add_argument("head", nargs="?", help="the commit that is compared; the working tree if it is left out")
@@ -275,8 +308,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{len(after)} programs, {kernels} kernels for {options.cpu}: {found}")
     if options.json:
         Path(options.json).write_text(json.dumps(differences, indent=1))
-    # A comparison in which nothing compiles says nothing: the tool itself may not fit the trees.
-    return 1 if differences or refused == len(after) else 0
+    silent = [group for group in options.groups if says_nothing(before, after, group)]
+    for group in silent:
+        sides = (*before.items(), *after.items())
+        errors = sorted({made["error"] for name, made in sides if name.startswith(f"{group}/") and "error" in made})
+        print(f"nothing of `{group}` is compared: {errors[0] if errors else 'it has no such program'}")
+    return 1 if differences or silent else 0
+
+
+def says_nothing(before: dict[str, Any], after: dict[str, Any], group: str) -> bool:
+    """Whether no program of a group compiles on both sides. Equal refusals are no result: the tool itself may not fit the trees."""
+    names = [name for name in after if name.startswith(f"{group}/")]
+    return not any("error" not in after[name] and "error" not in before.get(name, {"error": ""}) for name in names)
 
 
 if __name__ == "__main__":

@@ -262,7 +262,8 @@ def pages(shape: Paged, context: int) -> list[Any]:
     for k, start in enumerate(range(0, t, shape.tokens)):
         first[k], length[k] = start, min(shape.tokens, t - start)
     q = rng.standard_normal((t, shape.heads, shape.head_dim)).astype(np.float32)
-    return [q, keys, values, 0, np.arange(context - t, context, dtype=np.int32), sequence, first, length, table]
+    sinks = rng.standard_normal(shape.heads).astype(np.float32)
+    return [q, keys, values, 0, np.arange(context - t, context, dtype=np.int32), sequence, first, length, table, sinks]
 
 
 @pytest.mark.parametrize("shape", PAGED)

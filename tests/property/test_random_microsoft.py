@@ -9,6 +9,7 @@ from counts import seeds
 
 pytest.importorskip("onnx", reason="models are made with the package onnx")
 import pliant.onnx_backend as backend
+from onnx_suite import by_accident
 from pliant.support.errors import Error, InternalError
 from random_microsoft import Node, random_node
 
@@ -24,7 +25,7 @@ def check(node: Node, interpret: bool) -> None:
         raise
     except Error as error:
         assert node.wanted is None, str(error)
-        assert node.op in str(error)
+        assert node.op in str(error) and not by_accident(error), str(error)
         return
     assert node.wanted is not None, "it has to be refused"
     for a, b in zip(found, (w for w in node.wanted if w is not None), strict=True):

@@ -12,7 +12,7 @@ from counts import seeds
 
 pytest.importorskip("onnx", reason="models are made of the package's own cases")
 import pliant.onnx_backend as backend
-from onnx_suite import compare
+from onnx_suite import by_accident, compare
 from pliant.support.errors import Error, InternalError
 from random_nodes import RandomNode, random_node
 
@@ -29,7 +29,7 @@ def results(case: RandomNode, interpret: bool) -> list[Any] | str:
     except InternalError:
         raise
     except Error as error:
-        assert error.what
+        assert error.what and not by_accident(error), str(error)
         if case.same:
             assert case.left_out(error), str(error)
         return str(error)

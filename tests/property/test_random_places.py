@@ -1,97 +1,13 @@
-"""Random chains of products, slices, concats and reshapes: values in the memory of others are what numpy says, with poisoned memory too.
-
-All numbers are small integers, so that every result is exact, whatever is summed first.
-"""
+"""Random chains of products, slices, concats and reshapes: values in the memory of others are what numpy says, with poisoned memory too."""
 
 from __future__ import annotations
-
-import random
-from typing import Any
 
 import numpy as np
 import pytest
 
 from compiled_graphs import compiled, host_of, interpret_host, without
 from counts import seeds
-from pliant import f32, ops
-from pliant.graph.builder import Builder
-from pliant.graph.node import Function, Tensor, Value
-from pliant.sym.expr import Dim, Expr, const
-
-WIDTH = 4
-W = np.array([[0, 1, 0, 0], [1, 0, 0, -1], [0, 0, -1, 0], [1, 0, 0, 0]], np.float32)
-Array = np.ndarray[Any, Any]
-
-
-class Chain:
-    """A random function over `[batch, rows, 4]`, with the values that it has for given sizes."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.n, self.m = Dim("n", 0, 64), Dim("m", 0, 64)
-        self.batch: Expr = self.random.choice([self.n, const(1), const(2)])
-        self.builder = Builder(f"chain_{seed}")
-        self.weight = self.builder.param("w", Tensor(f32, (const(WIDTH), const(WIDTH))))
-        first = [self.random.choice([const(3), const(1), self.m]) for _ in range(2)]
-        self.params = [self.builder.param(f"x{k}", Tensor(f32, (self.batch, rows, const(WIDTH)))) for k, rows in enumerate(first)]
-        self.steps: list[tuple[str, Any]] = []
-        self.values: list[Value] = list(self.params)
-
-    def function(self) -> Function:
-        with self.builder:
-            for _ in range(self.random.randrange(3, 7)):
-                self.step()
-                self.multiply(len(self.values) - 1)  # which keeps what is moved apart
-            self.join([*range(2, len(self.values))][-4:])
-            self.multiply(len(self.values) - 1)
-            results = [self.values[-1], *self.random.sample(self.values[2:], self.random.randrange(2))]
-            self.results = [self.values.index(v) for v in results]
-            return self.builder.finish(results)
-
-    def step(self) -> None:
-        kind = self.random.choice(["product", "concat", "concat", "slice"])
-        at = self.random.randrange(len(self.values))
-        x = self.values[at]
-        if kind == "product":
-            self.multiply(at)
-        elif kind == "concat":
-            self.join([at, *(self.random.randrange(len(self.values)) for _ in range(self.random.randrange(1, 4)))])
-        else:
-            rows = x.tensor.shape[1]
-            half = self.random.randrange(2)
-            self.done(("half", (at, half)), ops.slice(x, 1, rows // 2, rows) if half else ops.slice(x, 1, 0, rows // 2))
-
-    def multiply(self, at: int) -> None:
-        self.done(("product", at), ops.matmul(self.values[at], self.weight))
-
-    def join(self, parts: list[int]) -> None:
-        self.done(("concat", parts), ops.concat([self.values[k] for k in parts], axis=1))
-
-    def done(self, step: tuple[str, Any], value: Any) -> None:
-        self.steps.append(step)
-        self.values.append(value)
-
-    def arguments(self, batch: int, rows: int) -> list[Array]:
-        rng = np.random.default_rng(batch * 8 + rows)
-        env = {self.n: batch, self.m: rows}
-        shapes = [[env[e] if isinstance(e, Dim) else int(e.value) for e in p.tensor.shape] for p in self.params]  # type: ignore[attr-defined]
-        return [W, *(rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes)]
-
-    def expected(self, arguments: list[Array]) -> list[Array]:
-        found = list(arguments[1:])
-        for kind, given in self.steps:
-            if kind == "product":
-                found.append(found[given] @ W)
-            elif kind == "concat":
-                found.append(np.concatenate([found[k] for k in given], 1))
-            else:
-                x = found[given[0]]
-                middle = x.shape[1] // 2
-                found.append(x[:, middle:] if given[1] else x[:, :middle])
-        return [found[k] for k in self.results]
-
-
-SIZES = [(1, 2), (1, 5), (2, 3), (3, 1)]
+from random_places import SIZES, Chain
 
 
 @pytest.mark.parametrize("seed", seeds(24, 2000))

@@ -230,7 +230,7 @@ def test_export(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("webgpu", "is not there yet"), ("web", "pages are not written yet"), ("wasm+simd", "near: `simd128`")]
+    ("name", "what"), [("webgpu", "is not there yet"), ("web+simd128", "takes no features"), ("wasm+simd", "near: `simd128`")]
 )
 def test_export_refuses_a_target_in_one_sentence(
     model: str, tmp_path: Path, name: str, what: str, capsys: pytest.CaptureFixture[str]

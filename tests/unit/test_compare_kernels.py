@@ -57,6 +57,21 @@ def test_constants_are_told_from_instructions(old: str, new: str, same: bool) ->
     assert compare_kernels._only_constants(before, after) is same
 
 
+def test_refusals_on_both_sides_are_no_comparison(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"ops/a": record("1"), "ops/b": {"error": "no"}, "sizes/c": {"error": "no such module"}}
+    monkeypatch.setattr(compare_kernels, "_made_by", lambda *_: made)
+    assert compare_kernels.main(["main", "--groups", "ops"]) == 0
+    assert compare_kernels.main(["main", "--groups", "ops", "sizes"]) == 1
+    assert "nothing of `sizes` is compared: no such module" in capsys.readouterr().out
+    assert compare_kernels.main(["main", "--groups", "models"]) == 1
+    sides = [made, {"sizes/c": record("1")}]
+    monkeypatch.setattr(compare_kernels, "_made_by", lambda *_: sides.pop(0))
+    assert compare_kernels.main(["main", "--groups", "sizes"]) == 1  # only one side compiles it
+    assert "nothing of `sizes` is compared: no such module" in capsys.readouterr().out
+    other = made | {"ops/a": {"error": "no"}}
+    assert compare_kernels.says_nothing(made, other, "ops") and not compare_kernels.says_nothing(made, made, "ops")
+
+
 def test_every_program_of_the_corpus_can_be_made() -> None:
     pytest.importorskip("onnx", reason="some programs are read from models")
     made = [item.name for item in corpus(["sizes", "models"]) if program_of(item.program()).entry.nodes]

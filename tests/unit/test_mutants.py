@@ -49,6 +49,41 @@ def test_checks_of_the_compiler_itself_and_choices_stay() -> None:
     assert not any("MOST" in m.before for m in finder.found if m.kind == "bound")
 
 
+MARKED = """
+def rule(users, n, text):
+    if worth(n > 4 and users is not None and users[0] < 9):
+        return 3 + 4
+    what = f"{n} of them" if n > 5 else "it"
+    return users[-2], what
+
+@heuristic
+def cost(n, users):
+    return n * 6 if n > 7 and users else users[1]
+"""
+
+
+def test_what_only_chooses_is_changed_where_it_may_fail() -> None:
+    """A mark leaves out numbers and comparisons; not types, None and places, without which a condition cannot be computed."""
+    finder = mutate.Finder("passes", "x.py", MARKED)
+    finder.visit(ast.parse(MARKED))
+    assert not [m for m in finder.found if m.kind in ("bound", "guard", "check")]
+    dropped = {m.after for m in finder.found if m.kind == "conjunct"}
+    assert dropped == {"((n > 4) and (users[0] < 9))", "((n > 7))"}
+    assert sorted({m.before for m in finder.found if m.kind == "constant"}) == ["0", "1", "2", "3", "4"]
+    assert [m.after for m in finder.found if m.kind == "constant" and m.before == "0"] == ["1"]  # not -1, which is the same of one element
+
+
+def test_changes_elsewhere_do_not_change_what_is_drawn() -> None:
+    """The order of a seed is by what a mutant is, so that what was measured holds for the next commit too."""
+
+    def drawn(text: str) -> list[str]:
+        finder = mutate.Finder("passes", "x.py", text)
+        finder.visit(ast.parse(text))
+        return [f"{m.kind} {m.before} {m.after}" for m in sorted(finder.found, key=lambda m: m.lot(1)) if m.function == "rule"]
+
+    assert drawn(TEXT) == drawn("def before(n):\n    return n < 3 and n > 1\n" + TEXT)
+
+
 def test_what_has_to_run_for_a_change_to_show() -> None:
     """Of a check, the line that raises; of another change, its own line."""
     finder = mutate.Finder("passes", "x.py", TEXT)

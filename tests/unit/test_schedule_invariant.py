@@ -894,3 +894,93 @@ def f(x: Tensor[i32, n, 4], y: Out[i32, n]) -> None:
     run_loop(func, [x, y], [6])
     assert y.tolist() == [2, 6, 0, 0, 0, 0]
     check_schedule(func, Schedule(func))
+
+
+CONTROL = {
+    "a condition that an earlier iteration changes": (
+        """
+for i in range(8):
+    if p[7 - i] > 0:
+        with block("y", "S", i) as vi:
+            p[vi] = cast(i32, x[vi])
+""",
+        ["s.parallel(i)", "s.vectorize(i)"],
+    ),
+    "a range that an earlier iteration changes": (
+        """
+for i in range(8):
+    for j in range(min(4, max(0, p[7 - i]))):
+        with block("y", "SS", i, j) as (vi, vj):
+            p[vi * 8 + vj] = cast(i32, x[vj])
+""",
+        ["s.parallel(i)", "s.reorder(j, i)", "s.fuse(i, j)", "s.split(j, 3)", "s.loop_partition(j, 2, None)"],
+    ),
+    "a range that the first loop changes": (
+        """
+for i in range(8):
+    with block("y", "S", i) as vi:
+        p[vi] = cast(i32, x[vi])
+for i in range(8):
+    for j in range(min(4, max(0, p[7 - i]))):
+        with block("z", "SR", i, j) as (vi, vj):
+            with init():
+                z[vi] = 0.0
+            z[vi] += x[vj]
+""",
+        ['s.join(i, s.loops("z")[0])'],
+    ),
+    "a range that the second loop changes": (
+        """
+for i in range(8):
+    for j in range(min(4, max(0, p[7 - i]))):
+        with block("y", "SR", i, j) as (vi, vj):
+            with init():
+                z[vi] = 0.0
+            z[vi] += x[vj]
+for i in range(8):
+    with block("p", "S", i) as vi:
+        p[vi] = cast(i32, x[vi])
+""",
+        ['s.join(i, s.loops("p")[0])'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "steps"), [(case, steps) for case, (_, refusals) in CONTROL.items() for steps in refusals])
+def test_what_control_reads_is_not_written_in_another_order(case: str, steps: str) -> None:
+    func = program("x: Tensor[f32, 8], p: InOut[i32, 64], z: InOut[f32, 8]", CONTROL[case][0])
+    with pytest.raises(ScheduleError, match="writes `p`, which the range of a loop or a condition reads"):
+        scheduled(func, steps)
+
+
+def test_a_range_between_joined_loops_is_read_when_it_was() -> None:
+    func = program(
+        "x: Tensor[f32, 8], p: InOut[i32, 8], z: InOut[f32, 8], w: Out[f32, 8]",
+        """
+for i in range(8):
+    with block("y", "S", i) as vi:
+        p[vi] = cast(i32, x[vi])
+for i in range(min(4, max(0, p[7]))):
+    with block("z", "S", i) as vi:
+        z[vi] = x[vi]
+for i in range(8):
+    with block("w", "S", i) as vi:
+        w[vi] = x[vi]
+""",
+    )
+    assert "the range of a loop reads `p`" in refused(func, 's.join(i, s.loops("w")[0])')
+
+
+def test_ranges_that_read_what_only_others_write_do_not_matter() -> None:
+    func = program(
+        "x: Tensor[f32, 8], p: Tensor[i32, 8], z: InOut[f32, 8]",
+        """
+for i in range(8):
+    for j in range(min(4, max(0, p[7 - i]))):
+        with block("y", "SR", i, j) as (vi, vj):
+            with init():
+                z[vi] = 0.0
+            z[vi] += x[vj]
+""",
+    )
+    check_schedule(func, scheduled(func, "s.parallel(i); s.split(j, 3)"))
