@@ -183,7 +183,7 @@ def _check_cover(file: str, tensors: dict[str, Stored], start: int, size: int) -
 
 
 def _shown(text: str) -> str:
-    """Returns a string of the file, escaped and truncated for messages."""
+    """Returns a string of the file for messages: escaped to ASCII, without quotes, and cut to 80 characters without a mark."""
     return ascii(text)[1:-1][:80]
 
 

@@ -114,7 +114,10 @@ def _bind_strides(params: Sequence[g.Value], arrays: Sequence[Array], env: Env) 
 
 
 def _elements(array: Array, t: g.Tensor) -> tuple[int, ...]:
-    """The shape of a tensor in elements; the last dim of an array of packed bytes counts elements, not bytes."""
+    """The shape of an array in elements, by the dtype of `t` alone.
+
+    The last dim of an array of packed bytes counts all elements that fit in the bytes.
+    """
     return (*array.shape[:-1], array.shape[-1] * t.dtype.per_byte) if array.ndim else ()
 
 

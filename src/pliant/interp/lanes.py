@@ -39,7 +39,10 @@ def axis(low: int, high: int, position: int, rank: int) -> np.ndarray[Any, Any]:
 
 
 def _inside(memory: Memory, starts: Ints, rows: Rows, extents: Ints) -> bool:
-    """True if an affine access stays inside of the buffer for all lanes."""
+    """True if every index of an affine access stays in its dim for all lanes, masked ones too.
+
+    `starts` are the indices of the first lane; `rows` has the steps of each index along the axes. Extents are at least 1.
+    """
     for start, row, size in zip(starts, rows, memory.shape, strict=True):
         low = high = start
         for step, n in zip(row, extents, strict=True):
@@ -154,7 +157,7 @@ def reach(start: Any, stop: Any, mask: Mask) -> tuple[int, int]:
 
 
 def first_of(chosen: Any, *values: Any) -> list[int]:
-    """Returns the values that the first chosen lane has."""
+    """Returns the values that the first chosen lane has, as integers; raises IndexError if no lane is chosen."""
     where, *every = np.broadcast_arrays(chosen, *values)
     return [int(v[where][0]) for v in every]
 

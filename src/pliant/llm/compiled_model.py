@@ -68,7 +68,7 @@ class CompiledModel:
         return Executable(stored.package, threads=threads, constants=stored.constants, provenance=Provenance(self._program, self._machine))
 
     def _built(self) -> Any:
-        """Returns the nn module of the model; built from its file once."""
+        """Returns the nn module of the model; builds it from its file, at the first call and again after `_compiled` has dropped it."""
         if self._model is None:
             import pliant
 

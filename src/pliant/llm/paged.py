@@ -393,7 +393,10 @@ def _attend(shape: Paged, many: Any, one: Any) -> Any:
         q: Q, keys: KEYS, values: VALUES, layer: i64, positions: PLACES, sequence: PLACES, first: PLACES, length: PLACES,
         page_table: TABLE, sinks: SINKS, out: Out[f32, t, H, D],
     ) -> None:  # fmt: skip
-        """Attention of all tokens: few tokens run ranges in parallel; many run tiles in parallel (an incomplete tile token by token)."""
+        """Attention of all tokens: few tokens run ranges in parallel; many run tiles in parallel (an incomplete tile token by token).
+
+        `first` and `length` are the first token and the number of tokens of each tile. The kernel `tiles` computes them.
+        """
         ranges = (p + RANGE - 1) // RANGE
         acc = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R, D), f32, scope="workspace")
         best = alloc((min(t, FEW) * ((p + RANGE - 1) // RANGE), KV, R), f32, scope="workspace")

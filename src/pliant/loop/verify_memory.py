@@ -325,7 +325,11 @@ def witness(index: Expr, extent: Expr, at: Place, symbols: Sequence[Var]) -> Wit
 
 
 def dim_points(dims: list[Var]) -> Iterator[dict[Var, int]]:
-    """Yields values of the dims to try: small ones, all alike and then mixed; finally the largest."""
+    """Yields values of the dims to try, each dim within its own contract.
+
+    First all dims take their k-th small value, for each k. Then come up to 16 mixed points of these values.
+    The last point has the maximum of each dim.
+    """
     choices = [_admitted(d) for d in dims]
     for k in range(max((len(c) for c in choices), default=1)):
         yield {d: c[min(k, len(c) - 1)] for d, c in zip(dims, choices, strict=True)}

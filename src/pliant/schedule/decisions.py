@@ -137,7 +137,8 @@ class OfKernel:
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
         """Return the value asked for, or the default if none was, and record the decision.
 
-        Raise if the value asked for is not in the domain. `reorders` says that another value changes the order of a sum.
+        A name may be decided again, in another variant of the kernel; the first record stays. Raises a DecisionError if the value asked for
+        is not in the domain. `reorders` says that another value changes the order of a sum.
         """
         full, legal = self.names.get(name, ""), _domain(domain)
         value = legal.member(self.values[full]) if full else default

@@ -24,14 +24,20 @@ def child_blocks(func: Func, at: For | Block | None = None) -> list[Block]:
 
 
 def producers(func: Func, block: Block) -> list[Block]:
-    """Return the blocks before `block`, in the same sequence, that write a buffer it reads."""
+    """Return the blocks before `block`, inside the same block or else anywhere in the program, that write a buffer it reads.
+
+    They are in program order. A reduction with an init does not read its target.
+    """
     read = _read(block)
     beside = _beside(func, block)
     return [b for b in beside[: beside.index(block)] if not read.isdisjoint(_written(b))]
 
 
 def consumers(func: Func, block: Block) -> list[Block]:
-    """Return the blocks after `block`, in the same sequence, that read a buffer it writes."""
+    """Return the blocks after `block`, inside the same block or else anywhere in the program, that read a buffer it writes.
+
+    They are in program order.
+    """
     written = _written(block)
     beside = _beside(func, block)
     return [b for b in beside[beside.index(block) + 1 :] if not written.isdisjoint(_read(b))]

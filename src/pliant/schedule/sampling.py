@@ -87,8 +87,10 @@ class Sampling:
     def sample_perfect_tile(
         self, loop: Any, parts: int, max_innermost: int = 64, *, name: str | None = None, reorders: bool = False
     ) -> tuple[Any, ...]:
-        """Sample `parts` factors of the loop's extent for `split`, outermost first; the last one is at most `max_innermost`.
+        """Sample `parts` factors of the loop's extent for `split`, outermost first; of several, the last one is at most `max_innermost`.
 
+        They are those asked for by name or by position, else drawn from the seed's stream. Illegal ones asked for by position are replaced
+        by the nearest legal ones. Raises a ScheduleError for illegal ones asked for by name, and if the extent is no positive constant.
         `reorders` says that another value changes the order of a sum.
         """
         check_parts(parts, max_innermost)

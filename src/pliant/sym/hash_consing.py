@@ -55,7 +55,10 @@ def _forget() -> None:
 
 
 def hash_consed(cls: type[T], dtype: DType, payload: Any, args: tuple[Expr, ...]) -> T:
-    """Return the expression of this class, dtype, payload and operands; create it if nobody holds one."""
+    """Return the expression of this class, dtype, payload and operands; create it if nobody holds one.
+
+    Payloads are compared by `==`, so floats are passed as their bits: 0.0 and -0.0 would be one expression.
+    """
     key = (cls, dtype, payload, args)
     entry = _table.get(key)
     if entry is not None:

@@ -45,7 +45,7 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
 
 
 def _text(e: Expr, expect: DType | None, names: Callable[[Expr], str] | None, outer: int) -> str:
-    """Returns the Python text of an expression, not memoized."""
+    """Returns what `text` returns, but does not memoize it; if `expect` is None, no number is bare."""
     if isinstance(e, Const):
         if e.dtype is bool_:
             return str(e.value)

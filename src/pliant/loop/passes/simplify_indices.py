@@ -68,7 +68,10 @@ class Simplifier:
         return map_children(s, lambda x: self.stmt(x, facts))
 
     def block(self, s: Block, facts: Facts) -> Stmt:
-        """Returns a block with its indices simplified; its init has fewer facts than its body."""
+        """Returns a block with the indices in its body and init simplified; the same object if nothing changes.
+
+        Its iterators and its predicate stay as they are. The init does not know the conjuncts of the predicate with reduction iterators.
+        """
         body = self.stmt(s.body, block_facts(s, facts))
         init = None if s.init is None else self.stmt(s.init, block_facts(s, facts, init=True))
         return s if body is s.body and init is s.init else s.with_(body=body, init=init)

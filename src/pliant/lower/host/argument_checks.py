@@ -73,7 +73,7 @@ class Layout:
         return self.at_workspace + 1
 
     def buffer(self) -> Buffer:
-        """The `dims` array as a buffer parameter of a loop program."""
+        """Returns a new buffer (compared by identity) for the `dims` array, to be a parameter of a loop program."""
         return Buffer("dims", i64, (const(self.at_counts + len(self.counts)),))
 
     def arguments(self) -> Iterator[tuple[g.Value, int]]:

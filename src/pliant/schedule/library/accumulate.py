@@ -270,7 +270,10 @@ def begin(s: Schedule, name: str, first: LoopHandle, parts: Sequence[Part]) -> N
 
 
 def _end(s: Schedule, name: str, loop: LoopHandle) -> None:
-    """Partition a loop at the end of the sum, so that no term of the last part has a predicate."""
+    """Cut a loop off at the end of the sum, so that no term in it needs a predicate; do nothing if no predicate of the block depends on it.
+
+    `partition` then ends the loop earlier, or moves the iterations that still need the predicate to a loop of their own (`…_rest`).
+    """
     if any(loop.loop.var in free_vars(c) for c in conjuncts(predicate_over_loops(find_block(s.program, name)))):
         s.partition(loop)
 

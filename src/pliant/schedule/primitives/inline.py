@@ -313,7 +313,10 @@ def _apart(func: Func, first: Block, second: Block) -> bool:
 
 
 def _overwriter(func: Func, block: Block, read: Access) -> Block | None:
-    """Return the block that writes, in a later iteration of a loop around both, what `block` reads by `read`; None if there is none."""
+    """Return another block that may write, in a later iteration of a loop around both, what `block` reads by `read`; None if there is none.
+
+    Loops around the buffer's allocation do not count: each of their iterations has the memory for itself.
+    """
     alloc = allocation(func, read.buffer)
     own = path_to(func, alloc) if alloc is not None else []  # each iteration of these loops has the memory for itself
     for w in writers(func, read.buffer):

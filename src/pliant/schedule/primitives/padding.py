@@ -80,7 +80,7 @@ def pad(func: Func, block: Block, *multiples: int) -> tuple[Func, Forward]:
     new = block
     for operand in dict.fromkeys(operands):
         if grown.keys() & free_vars_of(operand.indices):
-            copy, copy_stmts = _padded_copy(operand, nest, new_stop, grown, names, facts)
+            copy, copy_stmts = _padded_copy(operand, nest, new_stop, grown, names)
             before += copy_stmts
             new = redirected(new, operand.buffer, copy, operand.indices)
     after: list[Stmt] = []
@@ -154,9 +154,12 @@ def _check_neutral(func: Func, block: Block, grown: dict[Var, Expr], operands: l
 
 
 def _padded_copy(
-    operand: Load, nest: dict[Var, For], new_stop: dict[Var, Expr], grown: dict[Var, Expr], names: set[str], facts: Facts
+    operand: Load, nest: dict[Var, For], new_stop: dict[Var, Expr], grown: dict[Var, Expr], names: set[str]
 ) -> tuple[Buffer, list[Stmt]]:
-    """Return a copy of an operand with zeros in its padding, and the statements that allocate and fill it."""
+    """Return a copy of an operand with zeros in its padding, and the statements that allocate and fill it.
+
+    The operand is indexed by iterators alone, each once; the caller checks this. `names` gets the name of the block that fills the copy.
+    """
     vars_ = [v for v in operand.indices if isinstance(v, Var)]
     copy = Buffer(f"{operand.buffer.name}_pad", operand.buffer.dtype, tuple(new_stop[v] for v in vars_), None, "workspace")
     loops = [For(Var(nest[v].var.name), zero(), new_stop[v], "serial", Seq(())) for v in vars_]

@@ -108,7 +108,10 @@ def _points(loop: For, lengths: tuple[int | None, ...], facts: Facts) -> list[Ex
 
 
 def _relieved(s: Stmt, facts: Facts, moved: dict[Stmt, Stmt]) -> Stmt:
-    """Return a statement without the conjuncts of predicates that provably hold in every instance."""
+    """Return a copy of a statement whose outermost blocks have lost the conjuncts of their predicates that provably hold in every instance.
+
+    `moved` gets the new version of each statement down to these blocks, also where nothing is dropped.
+    """
     if isinstance(s, For):
         facts = loop_facts(facts, s)
     if isinstance(s, Block):

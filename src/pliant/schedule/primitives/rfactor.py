@@ -104,7 +104,10 @@ def rfactor(func: Func, block: Block, loop: For, at: For | None = None, scope: S
 
 
 def _tile(func: Func, block: Block, target: Load, over_loops: dict[Var, Expr], inner: list[For]) -> Tile:
-    """Return the tile of a target that one iteration of the outer loop touches."""
+    """Return the tile of a target that the `inner` loops touch while the loops around them stand still.
+
+    Raises a ScheduleError unless the tile has a constant size. `over_loops` maps the block's iterators to their values over loops.
+    """
     indices = tuple(substitute(e, over_loops) for e in target.indices)
     return tile_of(func, block, indices, inner, "factor the reduction of", spatial_facts(func, block, inner))
 
