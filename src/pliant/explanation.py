@@ -38,7 +38,7 @@ def _kernels(interface: Interface) -> str:
     lines = []
     for name, rule in zip(names, interface.rules, strict=True):
         head = f"{name}@{rule.content}{rule.program[len(name) :]}" if names.count(name) > 1 else rule.program
-        lines += [head, *(f"  {reason}" for reason in rule.why.split("; ")), *map(_choice, rule.choices)]
+        lines += [head, *(f"  {reason}" for reason in rule.reasons), *map(_choice, rule.choices)]
     if interface.layouts:
         lines += ["layouts:", *map(_choice, interface.layouts)]
     return "\n".join(lines) or f"{interface.name} has no kernels"

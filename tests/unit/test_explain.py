@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 import pliant
-from pliant import Tensor, dim, f32, function, ops
+from pliant import Out, Tensor, dim, f32, function, kernel, ops
 from pliant.runtime.package import Package
 
 n = dim("n", max=4096)
@@ -53,3 +55,33 @@ def short_sums(x: Tensor[f32, n, 70], y: Tensor[f32, n, 700]) -> tuple[Tensor[f3
 def test_lanes_are_those_that_were_decided() -> None:
     text = pliant.explain(pliant.compile(short_sums))
     assert "sums in 32 lanes" in text and "sums in 64 lanes" in text  # a row of 70 fills 32 lanes twice
+
+
+k = dim("k")
+
+
+@kernel
+def skewed(x: Tensor[f32, n, k], y: Out[f32, n]) -> None:
+    """Sums along diagonals, which no rule but the last one takes."""
+    for i in range(n):
+        y[i] = 0.0
+        for j in range(k):
+            y[i] += x[(i + j) % n, j] * x[(i + 2 * j) % n, j]
+
+
+@kernel
+def skewed_once(x: Tensor[f32, 512, 20000], y: Out[f32, 512]) -> None:
+    for i in range(512):
+        y[i] = 0.0
+        for j in range(20000):
+            y[i] += x[(i + j) % 512, j] * x[(i + 2 * j) % 512, j]
+
+
+def test_long_sums_that_no_fast_rule_takes_have_a_warning(tmp_path: Path) -> None:
+    big = pliant.compile(skewed_once)
+    assert "  warning: `y_1` sums 10 million terms, and no faster rule takes it" in pliant.explain(big)
+    assert [w for r in big.interface.rules for w in r.warnings] == ["`y_1` sums 10 million terms, and no faster rule takes it"]
+    big.report(tmp_path / "slow.html")
+    assert "skewed_once: `y_1` sums 10 million terms, and no faster rule takes it" in (tmp_path / "slow.html").read_text()
+    assert "warning" not in pliant.explain(skewed)  # 128 x 128 terms at typical sizes
+    assert "warning" not in pliant.explain(crowded)  # as long, but a product in register tiles

@@ -17,9 +17,10 @@ from pliant.report.assembly import split_functions
 from pliant.report.launches import steps
 from pliant.report.layers import tree_of
 from pliant.report.markup import environment
-from pliant.report.memory import Place, memory_chart, typical
+from pliant.report.memory import Place, memory_chart
 from pliant.report.profile import Limits
 from pliant.sym.expr import Dim, const
+from pliant.sym.typical import typical
 
 n = dim("n", max=4096)
 rng = np.random.default_rng(1)

@@ -14,7 +14,7 @@ from ..loop.stmt import View, walk_stmts
 from ..provenance import Provenance
 from ..support.record import dataclass
 from ..support.units import in_bytes
-from ..sym.expr import Dim, Expr, Var, free_vars
+from ..sym.expr import Expr, Var, free_vars
 from ..sym.semantics import evaluate
 from .markup import render
 
@@ -41,15 +41,6 @@ def places_of(provenance: Provenance) -> list[Place]:
         Place(view.buffer.name, offset, t.bytes, t.first, t.last)
         for view, t, offset in zip(views, host.temporaries, host.plan.offsets, strict=False)
     ]
-
-
-def typical(symbols: Sequence[Var]) -> dict[Var, int]:
-    """Returns example values of the dims for a program that was not profiled: 128 each, or the nearest value that the contract allows."""
-    values = {}
-    for v in symbols:
-        low, high, step = (v.min, v.max, v.multiple_of) if isinstance(v, Dim) else (0, 128, 1)
-        values[v] = max(-(-low // step) * step, min(128, high) // step * step)
-    return values
 
 
 def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:

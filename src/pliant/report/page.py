@@ -23,11 +23,12 @@ from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
 from ..support.units import in_bytes, per_second
 from ..sym.expr import Var
+from ..sym.typical import typical
 from .assembly import assembly
 from .launches import Step, steps
 from .layers import Tree, tree_of
 from .markup import render
-from .memory import memory_chart, places_of, typical
+from .memory import memory_chart, places_of
 from .profile import Launch, Limits, Profile, limits
 
 _LINES = 3000  # longer assembly is truncated: browsers render huge pages slowly
@@ -97,6 +98,8 @@ def _header(x: _Facts) -> list[tuple[str, str]]:
     if p is not None:
         dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items()) or "no dims"
         facts.append(("profiled run", f"{p.wall / 1e6:.3f} ms with {p.threads} threads, {dims}; {p.in_kernels / p.wall:.1%} in kernels"))
+    slow = [f"{r.program.partition('(')[0]}: {warning}" for r in f.interface.rules for warning in r.warnings]
+    facts.append(("warnings", "\n".join(slow)))
     if x.machine is not None:
         facts.append(("machine", f"{per_second(x.machine.operations, 'FLOP')}, reads {per_second(x.machine.bytes, 'B')}"))
     return facts

@@ -119,6 +119,9 @@ class Choice(NamedTuple):
     reorders: bool  # another value changes last bits of results
 
 
+WARNING = "warning: "  # begins a reason that tells of a slow kernel
+
+
 class Rule(NamedTuple):
     """The default rule that scheduled a loop program, with its reason and its choices."""
 
@@ -126,6 +129,16 @@ class Rule(NamedTuple):
     why: str
     content: str = ""  # a hash of the program, to distinguish programs of one name
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def reasons(self) -> list[str]:
+        """The parts of `why`, one for each thing that was done."""
+        return self.why.split("; ")
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those reasons that tell of a kernel much slower than the machine."""
+        return [reason.rpartition(WARNING)[2] for reason in self.reasons if WARNING in reason]
 
 
 class Interface(NamedTuple):

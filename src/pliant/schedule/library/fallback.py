@@ -1,21 +1,29 @@
 """The rule that takes anything: threads over the outermost loops and vectors along contiguous stores, wherever that is legal.
 
 As in all rules, sums of products become fused multiply-adds if the machine has them, and long sums are in parts (`accumulate.py`).
+
+A long sum here has no register tiles and mostly no vectors, so it may take a hundred times as long as in another rule. The text about it
+has a warning, which `pliant.explain` and the report show.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
 from ...loop.analysis.nests import accesses, blocks, fed_by, find_block, loops_above, loops_in
-from ...loop.stmt import Block, For, Func, Stmt, children, walk_stmts
+from ...loop.stmt import Block, For, Func, Reduce, Stmt, children, walk_stmts
+from ...sym.exact import exact
 from ...sym.expr import free_vars
+from ...sym.typical import typical
 from ...target import Target
 from ..decisions import Decide
 from ..dependence import dependence
 from ..schedule import LoopHandle, Schedule
 from .accumulate import parts_in_order
 from .record import Rule, tried
+
+SLOW = 5_000_000  # terms of a sum from which on its text has a warning: 10 million operations
 
 
 def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
@@ -24,6 +32,7 @@ def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
     Before that, a sum of products is contracted to FMA and a long sum is summed in parts, if that is legal.
     """
     name = decide.block
+    warning = _warning(s.program, find_block(s.program, name))
     done = _summed(s, name, decide.target)
     loop = _innermost(s.program, find_block(s.program, name))
     if loop is not None and decide("vectors", (False, True), True) and tried(partial(s.vectorize, _handle(s, name, loop))):
@@ -31,7 +40,20 @@ def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
     outer = _outermost(s.program, name)
     if outer is not None and decide("threads", (False, True), True) and tried(partial(s.parallel, _handle(s, name, outer))):
         done.append(f"threads over `{outer.var.name}`")
-    return f"fallback: {', '.join(done) or f'`{name}` as it stands'}"
+    return f"fallback: {', '.join(done) or f'`{name}` as it stands'}{warning}"
+
+
+def _warning(func: Func, block: Block) -> str:
+    """Return a warning if a block sums at least SLOW terms, with typical values for dims that are not known; else ""."""
+    if not isinstance(block.body, Reduce):
+        return ""
+    extents = [x.extent for x in loops_above(func, block)]
+    sizes = typical(v for e in extents for v in free_vars(e))
+    terms = prod(exact(e, sizes) for e in extents)
+    if terms < SLOW:
+        return ""
+    shown = ", ".join(f"{v.name} = {sizes[v]}" for v in func.symbols if v in sizes)
+    return f"; warning: `{block.name}` sums {terms / 1e6:.0f} million terms{f' ({shown})' if shown else ''}, and no faster rule takes it"
 
 
 def _summed(s: Schedule, name: str, target: Target) -> list[str]:
