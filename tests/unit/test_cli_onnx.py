@@ -1,9 +1,8 @@
-"""`pliant inspect`, `run`, `compile` and `check` of an ONNX model, and the drop-in for onnxruntime."""
+"""`pliant inspect`, `run`, `compile` and `check` of an ONNX model."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -124,23 +123,6 @@ def test_check_compiles_the_model_as_it_is(model: str, capsys: pytest.CaptureFix
     monkeypatch.setattr("pliant.onnx_backend.compiled", lambda program: lambda arrays: [arrays[0] + 5])
     assert main(ask) == 1
     assert "compiled code is not" in capsys.readouterr().out
-
-
-def test_the_drop_in_for_onnxruntime(model: str) -> None:
-    import pliant.onnxruntime as ort
-
-    options = ort.SessionOptions()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            options.enable_mem_pattern = False
-    assert len(said) == 1 and "enable_mem_pattern does nothing here" in str(said[0].message)
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("x", "tensor(float)", ["n", 4])]
-    (y,) = session.run(["y"], {"x": np.array([[1, -1, 0, 2]], np.float32)})
-    assert y.tolist() == [[2, 0, 0, 4]]
-    with pytest.raises(pliant.ShapeError, match='no output "z"'):
-        session.run(["z"], {"x": y})
 
 
 def test_an_operator_runs_in_python_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:

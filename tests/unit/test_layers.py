@@ -55,7 +55,7 @@ SEES |= {
     "templates": API,
     "report": API,
     "onnx_backend": {*API, "frontends"},
-    "onnxruntime": {*API, "frontends", "onnx_backend"},
+    "onnxruntime": {*API, "frontends", "report"},
     "llm": {*API, "frontends", "nn", "quantization"},
 }
 # What `import_module` is given: ".lower.fusion.fuse:fuse", ".frontends.onnx".

@@ -92,8 +92,7 @@ class Profile:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a trace for Perfetto or Chrome: kernels on one track, the user's layers on another."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": _events(self), "displayTimeUnit": "ms"}, file)
+        save_trace(path, [(0, self)])
 
     def __str__(self) -> str:
         return _table(self, limits(self.threads))
@@ -102,37 +101,52 @@ class Profile:
         return f"<profile of {self.program}: {len(self.launches)} launches, {self.wall / 1e6:.3f} ms>"
 
 
+@dataclass(frozen=True)
+class Recording:
+    """The raw times of one run: when it began on the clock, its wall time, and the kernel, begin and end of each launch; nanoseconds."""
+
+    start: int
+    wall: int
+    events: list[tuple[int, int, int]]
+    dims: Mapping[str, int]
+
+
 def take_profile(f: Executable, provenance: Provenance, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
     """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS."""
-    caller = f._caller
-    values = caller.bind(args, named)
-    shapes = dict(zip(caller.names, values, strict=True))
+    values = f._caller.bind(args, named)
     count = runs if runs is not None else 1 if any(i.consumed for i in f.inputs) else RUNS
-    dims = f.symbols_of(shapes)
-    wall, events = min((_run(f, values) for _ in range(max(1, count))), key=lambda r: r[0])
-    known = _described(f, provenance, events)
-    variables = {v: dims[v.name] for v in _variables(provenance) if v.name in dims} if known is not None else {}
-    launches = []
-    for number, (kernel, begin, end) in enumerate(events):
-        step = known[number] if known is not None else None
-        cost = step.cost(variables) if step is not None else None
-        layers = step.layers if step is not None else ()
-        launches.append(Launch(f.interface.kernels[kernel], layers, begin, end - begin, *(cost or (None, None))))
-    return Profile(f.interface.name, dims, resolve_threads(caller.threads)[0], count, wall, tuple(launches))
+    fastest = min((record_run(f, values)[1] for _ in range(max(1, count))), key=lambda r: r.wall)
+    return describe(f, provenance, fastest, count)
 
 
-def _run(f: Executable, args: Sequence[Any]) -> tuple[int, list[tuple[int, int, int]]]:
-    """Runs the program once; returns the wall time, and the kernel, begin and end of each launch."""
+def record_run(f: Executable, args: Sequence[Any]) -> tuple[list[Any], Recording]:
+    """Runs the program once on arguments in the order of its signature; returns the results, and the times of its kernels."""
     clock, seen = time.perf_counter_ns, []
 
     def hook(ctx: int, kernel: int, phase: int) -> None:
         seen.append((clock(), kernel, phase))
 
     native = Hook(hook)
+    dims = f.symbols_of(dict(zip(f._caller.names, args, strict=True)))
     begin = clock()
-    f._caller.call_profiled(args, ctypes.cast(native, ctypes.c_void_p).value or 0)
+    results = f._caller.call_profiled(args, ctypes.cast(native, ctypes.c_void_p).value or 0)
     wall = clock() - begin
-    return wall, [(kernel, start - begin, end - begin) for (start, kernel, _), (end, _, _) in zip(seen[::2], seen[1::2], strict=True)]
+    events = [(kernel, start - begin, end - begin) for (start, kernel, _), (end, _, _) in zip(seen[::2], seen[1::2], strict=True)]
+    return results, Recording(begin, wall, events, dims)
+
+
+def describe(f: Executable, provenance: Provenance, recording: Recording, runs: int = 1) -> Profile:
+    """Returns the profile of a recorded run: its launches with the user's layers, operations and bytes where they are known."""
+    known = _described(f, provenance, recording.events)
+    dims = recording.dims
+    variables = {v: dims[v.name] for v in _variables(provenance) if v.name in dims} if known is not None else {}
+    launches = []
+    for number, (kernel, begin, end) in enumerate(recording.events):
+        step = known[number] if known is not None else None
+        cost = step.cost(variables) if step is not None else None
+        layers = step.layers if step is not None else ()
+        launches.append(Launch(f.interface.kernels[kernel], layers, begin, end - begin, *(cost or (None, None))))
+    return Profile(f.interface.name, dims, resolve_threads(f._caller.threads)[0], runs, recording.wall, tuple(launches))
 
 
 def _described(f: Executable, provenance: Provenance, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
@@ -152,11 +166,18 @@ def _variables(provenance: Provenance) -> Sequence[Any]:
 # How a profile is shown.
 
 
-def _events(p: Profile) -> list[dict[str, Any]]:
+def save_trace(path: str | os.PathLike[str], profiles: Sequence[tuple[int, Profile]]) -> None:
+    """Writes a trace of several runs, each with the nanosecond at which it began."""
+    events = [event for begin, profile in profiles for event in _events(profile, begin)]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+
+
+def _events(p: Profile, origin: int) -> list[dict[str, Any]]:
     """Returns the trace events of a profile, in Chrome's trace format."""
 
     def event(name: str, begin: int, duration: int, track: int, **facts: Any) -> dict[str, Any]:
-        return {"name": name, "ph": "X", "ts": begin / 1e3, "dur": duration / 1e3, "pid": 1, "tid": track, "args": facts}
+        return {"name": name, "ph": "X", "ts": (origin + begin) / 1e3, "dur": duration / 1e3, "pid": 1, "tid": track, "args": facts}
 
     dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
     names: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{p.program} ({dims})"}}]

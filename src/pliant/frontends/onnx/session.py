@@ -97,6 +97,8 @@ class Session:
         program, special = None, False
         while program is None:
             program = self._attempt(feeds, special)
+            if program is None:  # more inputs are fixed now, which may be enough
+                special = False
             arguments = [feeds[n] for n in names if n not in self.fixed]
             if program is not None and not special and not _holds(program[0], program[3], arguments):
                 program, special = None, True

@@ -13,13 +13,13 @@ import numpy as np
 from ....dtype import i64
 from ....graph.annotation import Fit, subsumes
 from ....graph.node import Tensor, Value
-from ....support.errors import ShapeError
+from ....support.errors import ModelFileError, ShapeError
 from ....sym.expr import Const, Expr, Max, Min, Select, const, product
 from ....sym.simplify import simplify
 from ..emit import ops
 from ..items import Item, Known, Maybe, Sequence, as_expr, numbers
 from ..loops import Loop, as_tensor, wide
-from ..node_context import NodeContext
+from ..node_context import NeededError, NodeContext
 from ..registry import rule
 
 UNROLLED = 1024  # the most iterations that are unrolled: each adds all nodes of the body to the program
@@ -47,7 +47,7 @@ def if_(site: NodeContext) -> Any:
     arms: list[tuple[Any, Any, list[Value]]] = []
     for branch in branches:
         importer.open()
-        items = importer.body(branch, site.scope, {})
+        items = _imported(site, branch)
         if any(isinstance(i, Sequence | Maybe) for i in items):
             error = importer.needed(site, 0)
             raise error if error.inputs else site.unsupported("branches that give sequences or optionals are not supported")
@@ -64,6 +64,24 @@ def if_(site: NodeContext) -> Any:
         final = [_under(builder, r, c) for r, c in zip(results, common, strict=True)]
         bodies.append(importer.close(final))
     return list(builder.if_(value, bodies[0], bodies[1]))
+
+
+def _imported(site: NodeContext, branch: Any) -> Any:
+    """Imports one of two branches of which a run takes one.
+
+    For inputs of these dims, the one that is not taken may have no meaning (the branch for another sampling rate). Then it is enough to
+    know the inputs that decide: raises NeededError for them.
+    """
+    importer = site.importer
+    try:
+        return importer.body(branch, site.scope, {})
+    except NeededError:
+        raise
+    except (ModelFileError, ShapeError) as error:
+        needed = importer.needed(site, 0)
+        if importer.shapes and needed.inputs:
+            raise needed from error
+        raise
 
 
 def _first_only(site: NodeContext, chooses: Expr, branch: Any) -> Any:

@@ -1,0 +1,96 @@
+"""The inputs of a run: what an application passes, as arrays of the model's types; what does not fit is refused as onnxruntime does.
+
+feeds = Feeds(model.inputs)
+arrays = feeds.checked({"bytes": [[1, 2, 3]]})     # a list becomes an array of the type that the model wants
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..frontends.onnx.dtypes import dtype_of, schema_name
+from ..support.errors import ShapeError
+from .errors import InvalidArgument
+from .metadata import node_arg
+from .values import OrtValue, unwrapped
+
+_OWN_TYPES = "V"  # numpy's kind of the types of ml_dtypes (bfloat16, float8, int4), which may come as their bits
+
+
+class _Tensor:
+    """The declaration of a tensor input: its type, and its dims if the model gives them, None for those that vary."""
+
+    def __init__(self, info: Any) -> None:
+        tensor = info.type.tensor_type
+        known = dtype_of(tensor.elem_type)
+        self.name: str = info.name
+        self.type = None if known is None else np.dtype(known.numpy())
+        self.own = known is None or known.bits < 8 or np.dtype(known.numpy()).kind == _OWN_TYPES
+        self.dims = list(map(_extent, tensor.shape.dim)) if tensor.HasField("shape") else None
+
+    def array(self, value: Any) -> Any:
+        """Returns the value as an array of the declared type and shape; raises InvalidArgument for one that has others."""
+        if self.type is None:
+            return value
+        array = np.asarray(value) if hasattr(value, "__array__") else self._from_list(value)
+        if array.dtype != self.type and not self.own:
+            given = "tensor(string)" if array.dtype.kind in "OUS" else f"tensor({array.dtype})"
+            raise InvalidArgument(
+                f"Unexpected input data type. Actual: ({_schema(array.dtype, given)}) , expected: ({_schema(self.type, str(self.type))})",
+                facts=[f'it is the input "{self.name}"'],
+                help=f"{self.name}.astype(numpy.{self.type})",
+            )
+        self._check_dims(array.shape)
+        return array
+
+    def _from_list(self, value: Any) -> Any:
+        try:
+            return np.asarray(value, self.type)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise InvalidArgument(f'input "{self.name}" is no tensor of {self.type}', facts=[str(problem)]) from None
+
+    def _check_dims(self, shape: Sequence[int]) -> None:
+        if self.dims is None:
+            return
+        fix = " Please fix either the inputs/outputs or the model."
+        if len(shape) != len(self.dims):
+            raise InvalidArgument(f"Invalid rank for input: {self.name} Got: {len(shape)} Expected: {len(self.dims)}{fix}")
+        wrong = [(i, got, want) for i, (got, want) in enumerate(zip(shape, self.dims, strict=True)) if want is not None and got != want]
+        if wrong:
+            lines = "\n".join(f" index: {i} Got: {got} Expected: {want}" for i, got, want in wrong)
+            raise InvalidArgument(f"Got invalid dimensions for input: {self.name} for the following indices\n{lines}\n{fix}")
+
+
+def _extent(dim: Any) -> int | None:
+    """Returns the size of a dim, None for one that varies: it has no value, or -1."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
+def _schema(of: Any, otherwise: str) -> str:
+    from ..dtype import dtype
+
+    return otherwise if of.kind in "OUSmM" or of.kind == "c" else schema_name(dtype(of))
+
+
+class Feeds:
+    """The inputs that a model declares."""
+
+    def __init__(self, infos: Sequence[Any]) -> None:
+        self._required = [i.name for i in infos if not node_arg(i).type.startswith("optional")]
+        self._names = {i.name for i in infos}
+        self._tensors = {i.name: _Tensor(i) for i in infos if i.type.WhichOneof("value") == "tensor_type"}
+
+    def checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the inputs as the model takes them; raises ShapeError for a missing one, InvalidArgument for one that does not fit."""
+        missing = [n for n in self._required if n not in feed]
+        if missing:
+            raise ShapeError(f"Required inputs ({missing}) are missing from input feed ({list(feed)}).")
+        unknown = [n for n in feed if n not in self._names]
+        if unknown:
+            raise InvalidArgument(f"Invalid input name: {unknown[0]}", facts=[f"the inputs are {', '.join(sorted(self._names))}"])
+        values = {name: unwrapped(value) if isinstance(value, OrtValue) else value for name, value in feed.items()}
+        values |= {name: None for name in self._names if name not in values}  # optional inputs
+        return {name: self._tensors[name].array(value) if name in self._tensors else value for name, value in values.items()}
