@@ -27,10 +27,10 @@ _ARRAYS = {
 }  # fmt: skip
 
 _DRIVER = """
-import { readFileSync, writeSync } from "node:fs";
-const { runtime, url, calls } = JSON.parse(readFileSync(0, "utf8"));
+import { readFileSync } from "node:fs";
+const { runtime, url, calls, options } = JSON.parse(readFileSync(0, "utf8"));
 const { load } = await import(runtime);
-const m = await load(url);
+const m = await load(url, options);
 const answers = [];
 for (const call of calls) {
   const inputs = {}, dims = {};
@@ -49,7 +49,8 @@ for (const call of calls) {
     answers.push({ error: `${e.name}: ${e.message}` });
   }
 }
-writeSync(1, JSON.stringify(answers));
+m.close();
+await new Promise((done) => process.stdout.write(JSON.stringify({ answers, features: m.features }), done));
 """
 
 
@@ -61,24 +62,37 @@ def node() -> str:
     return command
 
 
-def run_in_node(folder: Path, name: str, calls: Sequence[Mapping[str, Any]], runtime: Path = RUNTIME) -> list[Any]:
-    """The results of calls of an exported program, one after the other in one instance; state arguments are updated in place."""
+def run_in_node(
+    folder: Path, name: str, calls: Sequence[Mapping[str, Any]], runtime: Path = RUNTIME, flags: Sequence[str] = (), **options: Any
+) -> list[Any]:
+    """The results of calls of an exported program, one after the other in one instance; state arguments are updated in place.
+
+    `flags` are those of node, `options` those of `load`.
+    """
+    return run_with_features(folder, name, calls, runtime, flags, **options)[0]
+
+
+def run_with_features(
+    folder: Path, name: str, calls: Sequence[Mapping[str, Any]], runtime: Path = RUNTIME, flags: Sequence[str] = (), **options: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """As `run_in_node`, with what the program used: threads, shared memory, fused multiply-add."""
     coded = [{key: _coded(value) for key, value in call.items()} for call in calls]
-    asked = {"runtime": runtime.as_uri(), "url": (folder / f"{name}.json").as_uri(), "calls": coded}
-    command = [node(), "--input-type=module", "-e", _DRIVER]
+    asked = {"runtime": runtime.as_uri(), "url": (folder / f"{name}.json").as_uri(), "calls": coded, "options": options}
+    command = [node(), *flags, "--input-type=module", "-e", _DRIVER]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     facts = json.loads((folder / f"{name}.json").read_text())
     states = [a["name"] for a in facts["arguments"] if a.get("state")]
     answers: list[Any] = []
-    for call, answer in zip(calls, json.loads(done.stdout), strict=True):
+    said = json.loads(done.stdout)
+    for call, answer in zip(calls, said["answers"], strict=True):
         if "error" in answer:
             answers.append(answer["error"])
             continue
         for key, content in zip(states, answer["state"], strict=True):
             call[key][...] = np.frombuffer(base64.b64decode(content), call[key].dtype).reshape(call[key].shape)
         answers.append([_array(r) for r in answer["results"]])
-    return answers
+    return answers, said["features"]
 
 
 def _coded(value: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ def export(
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
-    files = backend_of(machine).files(exported(program, machine, identifier(name or program.entry.name)))
-    return _write(files, Path(path))
+    backend, base = backend_of(machine), identifier(name or program.entry.name)
+    variants = tuple(exported(program, other, base + suffix) for suffix, other in backend.variants(machine).items())
+    return _write(backend.files(replace(exported(program, machine, base), variants=variants)), Path(path))
 
 
 def identifier(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -54,6 +54,7 @@ class Exported:
     package: Package
     constants: tuple[Array, ...]  # in the layouts that the code reads
     host: tuple[Func, ...]  # `shapes` (of arguments, from dims), `prepare`, `size`, `run`; empty unless `Backend.writes_host`
+    variants: tuple[Exported, ...] = ()  # the same program for `Backend.variants`, in that order
 
 
 class Backend(ABC):
@@ -71,6 +72,10 @@ class Backend(ABC):
 
         `watch` is called after each lowering pass with the pass and the program before and after it (`loop/lowering.py`).
         """
+
+    def variants(self, target: Target) -> Mapping[str, Target]:
+        """Return further targets that an export for `target` contains code for, by what is appended to the name of their files."""
+        return {}
 
     @abstractmethod
     def files(self, program: Exported) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..codegen import fused_probe, serial_for
+from ..codegen import fused_probe, serial_for, thread_pool
 from ..codegen.emit import emit_object
 from ..codegen.export_description import data_files
 from ..codegen.link_wasm import link_blob
@@ -21,15 +21,20 @@ class Wasm(Backend):
     def assembly(self, target: Target, level: int = 2, watch: Watch | None = None) -> Assembly:
         """Return a program that becomes a blob of the form `wasm`.
 
-        The module exports a `serial_for`, which an embedder without threads puts into the function table as `Ctx.parallel_for`.
+        The module exports a `serial_for`, which an embedder without threads puts into the function table as `Ctx.parallel_for`. With
+        `atomics` it exports a thread pool as well.
         """
-
-        own = {serial_for.NAME: serial_for.serial_for_text(target)}
+        own = [serial_for.serial_for_text(target)]
+        names = [serial_for.NAME]
         if target.has_fma:
-            own[fused_probe.NAME] = fused_probe.TEXT
+            own.append(fused_probe.TEXT)
+            names.append(fused_probe.NAME)
+        if "atomics" in target.features:
+            own.append(thread_pool.thread_pool_text(target))
+            names += thread_pool.NAMES
 
         def link(objects: Sequence[bytes], exports: Sequence[str]) -> Blob:
-            return link_blob([*objects, *(emit_object(text, target) for text in own.values())], [*exports, *own])
+            return link_blob([*objects, *(emit_object(text, target) for text in own)], [*exports, *names])
 
         return LlvmAssembly(target, level, link, watch)
 

@@ -1,21 +1,37 @@
-"""The backend for pages: the module of the wasm backend, the JavaScript that runs it, and a page with a form for its arguments."""
+"""The backend for pages: modules of the wasm backend, the JavaScript that runs them, and a page with a form for the arguments."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files as resources
 
+from ..codegen.link_wasm import STACK
+from ..codegen.share_memory import memory_pages, with_shared_memory
+from ..target import Target
+from ..target.web import fused
 from .base import Exported
 from .wasm import Wasm
 
 _SCRIPT = re.compile(rb'<script type="module">(.*?)</script>', re.DOTALL)
+_BLOCK = 4 << 20  # bytes of the weights with a checksum of their own: what a broken download loses at most
 
 
 class Web(Wasm):
-    """The backend for browsers: a folder that any server of files can serve; nothing in it asks another host for anything."""
+    """The backend for browsers: a folder that any server of files can serve; nothing in it asks another host for anything.
+
+    Two programs are in it: one for every browser, and `NAME.fused` for those that fuse multiply-add. Each has two modules of the same code:
+    one owns its memory, and one imports a memory that threads share.
+    """
+
+    def variants(self, target: Target) -> Mapping[str, Target]:
+        """Return the target of the program for browsers that fuse multiply-add."""
+        return {".fused": fused()}
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """Return the module, its description and constants, `pliant.js`, and the page as `index.html` and `page.js`.
+        """Return the modules, descriptions and constants, the JavaScript that runs them, and the page as `index.html` and `page.js`.
 
         The script of the page is a file of its own, because a page under a content security policy runs no script inside of its text.
         """
@@ -25,11 +41,36 @@ class Web(Wasm):
         assert script is not None
         page = text.replace(script[0], b'<script type="module" src="./page.js"></script>')
         named = {"page.js": script[1].strip() + b"\n", "index.html": page}
+        scripts = {entry.name: entry.read_bytes() for entry in source.iterdir() if entry.name.endswith(".js")}
         return {
-            **super().files(program),
-            "pliant.js": source.joinpath("pliant.js").read_bytes(),
+            **self._programs(program),
+            **scripts,
             **{file: content.replace(b"MODEL", program.name.encode()) for file, content in named.items()},
         }
+
+    def _programs(self, program: Exported) -> dict[str, bytes]:
+        """Return the files of a program and its variants. Constants that are equal are one file."""
+        parts = [super(Web, self).files(p) for p in (program, *program.variants)]
+        constants: dict[bytes, str] = {}
+        files: dict[str, bytes] = {}
+        for p, made in zip((program, *program.variants), parts, strict=True):
+            facts = json.loads(made[f"{p.name}.json"])
+            module = made[f"{p.name}.wasm"]
+            if weights := made.get(f"{p.name}.bin"):
+                facts["constants_file"] = constants.setdefault(weights, f"{p.name}.bin")
+                facts["constants_blocks"] = {"bytes": _BLOCK, "sha256": _checksums(weights)}
+            facts |= {"module": f"{p.name}.wasm", "shared_module": f"{p.name}.shared.wasm"}
+            facts |= {"memory_pages": memory_pages(module), "stack_bytes": STACK}
+            files |= {f"{p.name}.wasm": module, f"{p.name}.shared.wasm": with_shared_memory(module)}
+            if p is program and program.variants:
+                facts["fused"] = f"{program.variants[0].name}.json"
+            files[f"{p.name}.json"] = (json.dumps(facts, indent=1) + "\n").encode()
+        return files | {name: weights for weights, name in constants.items()}
+
+
+def _checksums(content: bytes) -> list[str]:
+    """Return the SHA-256 digest of each block."""
+    return [hashlib.sha256(content[at : at + _BLOCK]).hexdigest() for at in range(0, len(content), _BLOCK)]
 
 
 BACKEND = Web()

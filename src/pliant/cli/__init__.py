@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run a model on arrays, images or random inputs; show its outputs, time and FLOP rate",
     "compile": "compile a model to a .pliant file",
     "export": "export a model to files that run without Pliant: a library, C source, a WebAssembly module",
+    "web": "serve an exported page with the headers that threads in a browser need",
     "check": "compare a model with another runtime, node by node",
     "doctor": "show the installation, the CPU features, and the measured peak performance of this machine",
     "inspect": "show the contents of a model file: its contract, program and tensors",

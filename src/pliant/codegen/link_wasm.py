@@ -25,14 +25,15 @@ from ..runtime.blob import Blob
 from ..support.errors import InternalError
 from ..support.record import dataclass
 
-_MAGIC = b"\0asm\x01\0\0\0"
+MAGIC = b"\0asm\x01\0\0\0"
 _PAGE = 65536
+PAGES = 65536  # the most that a 32-bit memory has
 _LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x02, 0x10, 0x40  # flags of symbols
 STACK = 2 * MOST_STACK  # a kernel with the largest stack that it may have, and its callers
 _STACK_POINTER, _FUNCTION_TABLE = "__stack_pointer", "__indirect_function_table"
 
 
-class _Id(IntEnum):
+class Section(IntEnum):
     """Section numbers of the wasm binary format."""
 
     CUSTOM, TYPE, IMPORT, FUNCTION, TABLE, MEMORY, GLOBAL, EXPORT = range(8)
@@ -71,7 +72,7 @@ class _Relocation:
     addend: int
 
 
-class _Reader:
+class Reader:
     """Reads the encodings of wasm (LEB128, vectors, names) with bounds checks."""
 
     def __init__(self, data: bytes) -> None:
@@ -110,15 +111,15 @@ class _Reader:
     def text(self) -> str:
         return self.bytes(self.unsigned()).decode("utf-8", "replace")
 
-    def sized(self) -> _Reader:
-        return _Reader(self.bytes(self.unsigned()))
+    def sized(self) -> Reader:
+        return Reader(self.bytes(self.unsigned()))
 
 
 class _Object:
     """A parsed wasm object file: sections, symbols, relocations, imports."""
 
     def __init__(self, data: bytes) -> None:
-        if data[:8] != _MAGIC:
+        if data[:8] != MAGIC:
             raise _broken("it is no wasm module")
         self.sections: dict[int, bytes] = {}
         self.symbols: list[_Symbol] = []
@@ -126,29 +127,29 @@ class _Object:
         self.imports: dict[int, list[str]] = {_Kind.FUNCTION: [], _Kind.GLOBAL: [], _Kind.TABLE: []}
         self._segment_names: list[tuple[str, int]] = []
         order: list[int] = []
-        reader = _Reader(data)
-        reader.at = len(_MAGIC)
+        reader = Reader(data)
+        reader.at = len(MAGIC)
         while reader:
             order.append(reader.byte())
             section = reader.sized()
-            if order[-1] == _Id.CUSTOM:
+            if order[-1] == Section.CUSTOM:
                 self._custom(section, order)
             else:
                 self.sections[order[-1]] = section.data
-                if order[-1] == _Id.IMPORT:
+                if order[-1] == Section.IMPORT:
                     self._read_imports(section)
         self.segments = self._read_segments()
 
-    def count(self, section: _Id) -> int:
+    def count(self, section: Section) -> int:
         """Return the number of entries in the vector of a section."""
-        return _Reader(self.sections.get(section, b"\0")).unsigned()
+        return Reader(self.sections.get(section, b"\0")).unsigned()
 
     def function_types(self) -> list[int]:
         """Return the type index of each function that the object defines, in the object's numbering."""
-        reader = _Reader(self.sections.get(_Id.FUNCTION, b"\0"))
+        reader = Reader(self.sections.get(Section.FUNCTION, b"\0"))
         return [reader.unsigned() for _ in range(reader.unsigned())]
 
-    def _custom(self, section: _Reader, order: list[int]) -> None:
+    def _custom(self, section: Reader, order: list[int]) -> None:
         name = section.text()
         if name == "linking":
             if section.unsigned() != 2:
@@ -167,7 +168,7 @@ class _Object:
                 raise _broken("relocations come before what they patch")
             self.relocations[order[where]] = [_read_relocation(section) for _ in range(section.unsigned())]
 
-    def _read_imports(self, section: _Reader) -> None:
+    def _read_imports(self, section: Reader) -> None:
         for _ in range(section.unsigned()):
             section.text()
             name, kind = section.text(), section.byte()
@@ -188,7 +189,7 @@ class _Object:
             else:
                 raise _broken(f"it imports `{name}` of kind {kind}")
 
-    def _read_symbol(self, part: _Reader) -> _Symbol:
+    def _read_symbol(self, part: Reader) -> _Symbol:
         kind, flags = part.byte(), part.unsigned()
         defined, local = not flags & _UNDEFINED, bool(flags & _LOCAL)
         if kind == _Kind.DATA:
@@ -208,7 +209,7 @@ class _Object:
         return _Symbol(kind, names[index], defined, index, 0)
 
     def _read_segments(self) -> list[_Segment]:
-        reader = _Reader(self.sections.get(_Id.DATA, b"\0"))
+        reader = Reader(self.sections.get(Section.DATA, b"\0"))
         segments: list[_Segment] = []
         if reader.unsigned() != len(self._segment_names):
             raise _broken("not every segment has a name")
@@ -235,8 +236,8 @@ class _Layout:
         for obj in objects:
             self.type_base.append(types)
             self.function_base.append(functions)
-            types += obj.count(_Id.TYPE)
-            functions += obj.count(_Id.FUNCTION)
+            types += obj.count(Section.TYPE)
+            functions += obj.count(Section.FUNCTION)
         self.defined = {
             s.name: (n, s) for n, obj in enumerate(objects) for s in obj.symbols if s.kind == _Kind.FUNCTION and s.defined and not s.local
         }
@@ -250,8 +251,8 @@ class _Layout:
         if not symbol.defined:
             n, symbol = self.defined[symbol.name]
         own = symbol.index - len(self.objects[n].imports[_Kind.FUNCTION])
-        if not 0 <= own < self.objects[n].count(_Id.FUNCTION):
-            raise _broken(f"`{symbol.name}` is function {own} of {self.objects[n].count(_Id.FUNCTION)}")
+        if not 0 <= own < self.objects[n].count(Section.FUNCTION):
+            raise _broken(f"`{symbol.name}` is function {own} of {self.objects[n].count(Section.FUNCTION)}")
         return self.function_base[n] + own
 
     def slot(self, function: int) -> int:
@@ -285,50 +286,50 @@ def link_blob(objects: bytes | Sequence[bytes], exports: Sequence[str], stack_by
     bodies: list[bytes] = []
     segments: list[bytes] = []
     for n, obj in enumerate(parsed):
-        code, data = bytearray(obj.sections.get(_Id.CODE, b"\0")), bytearray(obj.sections.get(_Id.DATA, b"\0"))
-        for content, section in ((code, _Id.CODE), (data, _Id.DATA)):
+        code, data = bytearray(obj.sections.get(Section.CODE, b"\0")), bytearray(obj.sections.get(Section.DATA, b"\0"))
+        for content, section in ((code, Section.CODE), (data, Section.DATA)):
             for relocation in obj.relocations.get(section, []):
                 _patch(content, relocation, n, layout)
-        bodies += _bodies(bytes(code), obj.count(_Id.FUNCTION))
+        bodies += _bodies(bytes(code), obj.count(Section.FUNCTION))
         for s, address in zip(obj.segments, layout.addresses[n], strict=True):
-            segments.append(b"\0" + _const(address) + _sized(bytes(data[s.begin : s.begin + s.size])))
+            segments.append(b"\0" + _const(address) + sized(bytes(data[s.begin : s.begin + s.size])))
     numbers = {name: layout.function(*layout.defined[name]) for name in exports}
     exported = [(name, 0, number) for name, number in numbers.items()]
     exported += [("table", 1, 0), ("memory", 2, 0), ("__heap_base", 3, 1)]
     slots = layout.slots
     sections = {
-        _Id.TYPE: _joined(parsed, _Id.TYPE),
-        _Id.FUNCTION: _vector(_leb(t + base) for obj, base in zip(parsed, layout.type_base, strict=True) for t in obj.function_types()),
-        _Id.TABLE: _vector([b"\x70\0" + _leb(1 + len(slots))]),  # funcref, no maximum
-        _Id.MEMORY: _vector([b"\0" + _leb(-(-layout.heap_base // _PAGE))]),
-        _Id.GLOBAL: _vector([b"\x7f\x01" + _const(stack_bytes), b"\x7f\0" + _const(layout.heap_base)]),  # mutable, constant
-        _Id.EXPORT: _vector(_sized(name.encode()) + bytes([kind]) + _leb(index) for name, kind, index in exported),
-        _Id.ELEMENT: _vector([b"\0" + _const(1) + _vector(map(_leb, slots))] if slots else []),
-        _Id.CODE: _vector(bodies),
-        _Id.DATA: _vector(segments),
+        Section.TYPE: _joined(parsed, Section.TYPE),
+        Section.FUNCTION: vector(leb(t + base) for obj, base in zip(parsed, layout.type_base, strict=True) for t in obj.function_types()),
+        Section.TABLE: vector([b"\x70\0" + leb(1 + len(slots))]),  # funcref, no maximum
+        Section.MEMORY: vector([b"\0" + leb(-(-layout.heap_base // _PAGE))]),
+        Section.GLOBAL: vector([b"\x7f\x01" + _const(stack_bytes), b"\x7f\0" + _const(layout.heap_base)]),  # mutable, constant
+        Section.EXPORT: vector(sized(name.encode()) + bytes([kind]) + leb(index) for name, kind, index in exported),
+        Section.ELEMENT: vector([b"\0" + _const(1) + vector(map(leb, slots))] if slots else []),
+        Section.CODE: vector(bodies),
+        Section.DATA: vector(segments),
     }
-    out, starts = bytearray(_MAGIC), [0]
+    out, starts = bytearray(MAGIC), [0]
     for number, section_bytes in sections.items():
-        out += bytes([number]) + _sized(section_bytes)
-        if number == _Id.CODE:
-            at = len(out) - len(section_bytes) + len(_leb(len(bodies)))
+        out += bytes([number]) + sized(section_bytes)
+        if number == Section.CODE:
+            at = len(out) - len(section_bytes) + len(leb(len(bodies)))
             starts = [at, *(at := at + len(body) for body in bodies)]
     return Blob(bytes(out), {name: starts[number] for name, number in numbers.items()}, "wasm")
 
 
-def _joined(objects: Sequence[_Object], section: _Id) -> bytes:
+def _joined(objects: Sequence[_Object], section: Section) -> bytes:
     """Concatenate the vectors of one wasm section of all objects."""
-    counts = [_Reader(obj.sections.get(section, b"\0")) for obj in objects]
+    counts = [Reader(obj.sections.get(section, b"\0")) for obj in objects]
     total = sum(reader.unsigned() for reader in counts)
-    return _leb(total) + b"".join(reader.data[reader.at :] for reader in counts)
+    return leb(total) + b"".join(reader.data[reader.at :] for reader in counts)
 
 
 def _bodies(code: bytes, count: int) -> list[bytes]:
     """Return the function bodies of a code section, each with its size prefix. Raises an InternalError if there are not `count` of them."""
-    reader = _Reader(code)
+    reader = Reader(code)
     if reader.unsigned() != count:
         raise _broken("not every function has a body")
-    return [_sized(reader.sized().data) for _ in range(count)]
+    return [sized(reader.sized().data) for _ in range(count)]
 
 
 def undefined_functions(object_bytes: bytes) -> list[str]:
@@ -393,7 +394,7 @@ def _write(content: bytearray, offset: int, value: bytes) -> None:
     content[offset : offset + len(value)] = value
 
 
-def _read_relocation(section: _Reader) -> _Relocation:
+def _read_relocation(section: Reader) -> _Relocation:
     kind, offset, index = section.byte(), section.unsigned(), section.unsigned()
     return _Relocation(kind, offset, index, section.signed() if kind in (3, 4, 5, 8, 9, 11) else 0)
 
@@ -403,7 +404,7 @@ def _const(value: int) -> bytes:
     return b"\x41" + _padded(value, signed=True) + b"\x0b"
 
 
-def _leb(value: int) -> bytes:
+def leb(value: int) -> bytes:
     """Encode a non-negative number as the shortest LEB128."""
     out = bytearray()
     while value >= 0x80:
@@ -420,13 +421,13 @@ def _padded(value: int, *, signed: bool = False) -> bytes:
     return bytes([value >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21)] + [value >> 28 & 0x7F])
 
 
-def _sized(content: bytes) -> bytes:
-    return _leb(len(content)) + content
+def sized(content: bytes) -> bytes:
+    return leb(len(content)) + content
 
 
-def _vector(items: Iterable[bytes]) -> bytes:
+def vector(items: Iterable[bytes]) -> bytes:
     items = list(items)
-    return _leb(len(items)) + b"".join(items)
+    return leb(len(items)) + b"".join(items)
 
 
 def _broken(reason: str) -> InternalError:

@@ -1,4 +1,7 @@
-"""The target `web`: a page for browsers. Its code is WebAssembly with 128-bit vectors, which every current browser has."""
+"""The target `web`: a page for browsers. Its code is WebAssembly with 128-bit vectors and atomics, which every current browser has.
+
+A page holds a second module (`fused`), for engines whose relaxed multiply-add rounds once. Only the page can ask for that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from .machine import Target
 from .spelling import Row, Spelled
 
 NAMES = ("web",)
-ROWS = (Row("web", NAMES, "a page for browsers that runs the model as WebAssembly with simd128", "a module, pliant.js and a page"),)
+ROWS = (
+    Row(
+        "web",
+        NAMES,
+        "a page for browsers that runs the model as WebAssembly with simd128 and relaxed-simd",
+        "modules, pliant.js and a page",
+    ),
+)
 
 
 def named(spelled: Spelled) -> Target | None:
@@ -17,4 +27,13 @@ def named(spelled: Spelled) -> Target | None:
     if spelled.base != "web":
         return None
     spelled.alone()
-    return replace(wasm.make("web", ("simd128",)), kind="web")
+    return _page("web", "simd128")
+
+
+def fused() -> Target:
+    """Returns the target of a page's second module: it needs an engine whose relaxed multiply-add is fused."""
+    return _page("web, fused", "relaxed-simd", "simd128")
+
+
+def _page(name: str, *features: str) -> Target:
+    return replace(wasm.make(name, ("atomics", *features)), kind="web")

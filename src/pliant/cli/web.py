@@ -1,0 +1,160 @@
+"""`pliant web DIR`: serves an exported page on this machine, with the headers that isolate it, so that it may use threads.
+
+It is a server for trying pages, with what any server needs for them: the headers COOP and COEP, MIME types, and ranges for downloads that
+go on where they ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from . import Usage
+
+TYPES = {
+    ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".json": "application/json", ".wasm": "application/wasm",
+    ".css": "text/css; charset=utf-8", ".png": "image/png", ".jpg": "image/jpeg", ".svg": "image/svg+xml",
+}  # fmt: skip
+HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+    "Accept-Ranges": "bytes",
+}
+_PART = 1 << 20  # bytes that are read at once
+_RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `pliant web` to the parser."""
+    parser.add_argument("folder", help="a folder that `pliant export --target web` wrote")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000; 0: any free one)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs `pliant web` until Ctrl-C: prints the address and serves the folder; returns the exit code."""
+    folder = Path(options.folder)
+    if not (folder / "index.html").is_file():
+        raise Usage(f"`{options.folder}` has no index.html", "`pliant export MODEL --target web -o DIR` makes such a folder")
+    try:
+        server = serve(folder, options.host, options.port)
+    except (OSError, OverflowError) as problem:
+        raise Usage(f"cannot listen on {options.host} port {options.port}: {problem}", "--port 0 takes any free one") from None
+    with server:
+        print(f"http://{_shown(options.host)}:{server.server_address[1]}/", flush=True)
+        server.serve_forever()
+    return 0
+
+
+def _shown(host: str) -> str:
+    """Returns a host as an address shows it: `localhost` is a secure context in every browser, an IPv6 address has brackets."""
+    return "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
+
+
+def serve(folder: Path, host: str = "127.0.0.1", port: int = 0, headers: dict[str, str] = HEADERS) -> ThreadingHTTPServer:
+    """Returns a server of the files in a folder, which listens already; raises OSError if it cannot."""
+    root = folder.resolve()
+
+    class Handler(_Files):
+        pass
+
+    Handler.root, Handler.headers_of_all = root, headers
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+
+    return Server((host, port), Handler)
+
+
+class _Files(BaseHTTPRequestHandler):
+    """Answers GET and HEAD with files below `root`; everything else is not found."""
+
+    root: Path
+    headers_of_all: dict[str, str]
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def do_GET(self) -> None:
+        self._answer(content=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(content=False)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def _answer(self, content: bool) -> None:
+        path = self._file()
+        try:
+            file = path.open("rb") if path is not None else None
+        except OSError:
+            file = None
+        if file is None or path is None:
+            return self._refuse(HTTPStatus.NOT_FOUND)
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            span = self._span(size)
+            if span is None:
+                return self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
+            start, end = span
+            whole = "Range" not in self.headers
+            self.send_response(HTTPStatus.OK if whole else HTTPStatus.PARTIAL_CONTENT)
+            own = {} if whole else {"Content-Range": f"bytes {start}-{end - 1}/{size}"}
+            own |= {"Content-Type": TYPES.get(path.suffix, "application/octet-stream"), "Content-Length": str(end - start)}
+            self._finish_head(own)
+            if content:
+                self._send(file, start, end)
+
+    def _file(self) -> Path | None:
+        """Returns the file that is asked for; None if it lies outside of the folder, also through `..` or a link, or is no file."""
+        try:
+            path = (self.root / unquote(urlsplit(self.path).path, errors="strict").lstrip("/")).resolve()
+            if path.is_dir():
+                path /= "index.html"
+            inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
+            return path if inside and path.is_file() else None
+        except (ValueError, OSError):  # a zero byte, bytes that are no UTF-8, a name that is too long
+            return None
+
+    def _span(self, size: int) -> tuple[int, int] | None:
+        """Returns the first byte that is asked for and the end; None if the file does not have it."""
+        asked = self.headers.get("Range")
+        if asked is None:
+            return 0, size
+        match = _RANGE.fullmatch(asked.strip())
+        if match is None:
+            return None
+        start, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] else size
+        return (start, end) if start < end else None
+
+    def _refuse(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
+        body = f"{status.value} {status.phrase}\n".encode()
+        self.send_response(status)
+        self._finish_head({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _finish_head(self, headers: dict[str, str]) -> None:
+        for name, value in {**self.headers_of_all, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send(self, file: BinaryIO, start: int, end: int) -> None:
+        file.seek(start)
+        try:
+            while start < end and (part := file.read(min(_PART, end - start))):
+                self.wfile.write(part)
+                start += len(part)
+        except ConnectionError:  # the page is gone
+            self.close_connection = True

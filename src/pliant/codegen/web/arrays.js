@@ -1,0 +1,63 @@
+// Arguments and results as JavaScript has them: typed arrays, lists and numbers, and what of them a program takes.
+
+import { PliantError } from "./errors.js";
+
+// How elements lie in JavaScript: types that it has no arrays for are their bits.
+export const ARRAYS = {
+  f64: Float64Array, f32: Float32Array, f16: Uint16Array, bf16: Uint16Array,
+  i64: BigInt64Array, i32: Int32Array, i16: Int16Array, i8: Int8Array,
+  u64: BigUint64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array, bool: Uint8Array,
+};
+const FLOATS = new Set(["f64", "f32", "f16", "bf16"]);
+
+const product = (dims) => dims.reduce((a, b) => a * b, 1);
+
+/** The elements of a tensor argument as the typed array of its dtype. */
+export function list(a, value, what) {
+  if (typeof value === "object" && !ArrayBuffer.isView(value) && !Array.isArray(value) && value.data !== undefined) value = value.data;
+  const kind = ARRAYS[a.dtype];
+  if (Array.isArray(value)) value = kind.from(value, /^[iu]64$/.test(a.dtype) ? BigInt : Number);
+  if (!(value instanceof kind)) {
+    throw new PliantError(`${what}: its data is ${value?.constructor?.name ?? typeof value}, expected ${kind.name} (${a.dtype})`);
+  }
+  return value;
+}
+
+/** The shape of a tensor argument of so many elements: the given one, or the one that follows from their number. */
+export function extents(a, length, given, what) {
+  const shape = given === undefined ? inferred(a, length, what) : Array.from(given, Number);
+  if (shape.length !== a.shape.length) {
+    throw new PliantError(`${what}: it has ${shape.length} dim${shape.length === 1 ? "" : "s"} (${shape.join(", ")}), expected ${a.shape.length}`);
+  }
+  if (!shape.every((n) => Number.isSafeInteger(n) && n >= 0) || product(shape) !== length) {
+    throw new PliantError(`${what}: its data has ${length} elements, its dims are (${shape.join(", ")})`);
+  }
+  return shape;
+}
+
+/** The shape of an argument of so many elements, if all of its dims but one are numbers. */
+function inferred(a, length, what) {
+  const known = a.shape.map((d) => (/^\d+$/.test(d) ? Number(d) : NaN));
+  const open = known.filter(Number.isNaN).length;
+  const rest = product(known.filter((n) => !Number.isNaN(n)));
+  if (open > 1 || (open === 1 && rest === 0)) throw new PliantError(`${what}: its dims (${a.shape.join(", ")}) do not follow from its data`, `pass { ${a.name}: [...] } as dims`);
+  return known.map((n) => (Number.isNaN(n) ? length / rest : n));
+}
+
+/** A scalar as the 64-bit entry that the program reads: the integer, or the bits of the f64. */
+export function scalar(a, value, what) {
+  if (FLOATS.has(a.dtype)) {
+    const bits = new DataView(new ArrayBuffer(8));
+    bits.setFloat64(0, Number(value));
+    return bits.getBigInt64(0);
+  }
+  let number;
+  try {
+    number = BigInt(value);
+  } catch {
+    throw new PliantError(`${what}: ${value} is no whole number`);
+  }
+  const bits = a.dtype === "bool" ? 1 : Number(a.dtype.slice(1));
+  if (number !== (a.dtype[0] === "i" ? BigInt.asIntN : BigInt.asUintN)(bits, number)) throw new PliantError(`${what}: ${value} is outside of ${a.dtype}`);
+  return BigInt.asIntN(64, number);
+}
