@@ -115,6 +115,7 @@ class _Files(BaseHTTPRequestHandler):
             self._finish_head(own)
             if content:
                 self._send(file, start, end)
+        return None
 
     def _file(self) -> Path | None:
         """Returns the file that is asked for; None if it lies outside of the folder, also through `..` or a link, or is no file."""

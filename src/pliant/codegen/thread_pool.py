@@ -1,7 +1,7 @@
 """The thread pool of wasm modules with `atomics`, as LLVM IR: `parallel_for`, which distributes chunks, and `worker_loop`.
 
 Every thread is an instance of the module over the same shared memory, with a stack of its own. One thread runs programs, with
-`parallel_for` in `Ctx.parallel_for`. The others call `worker_loop(pool)`, which returns after the embedder has written 1 to `stop` and woken
+`parallel_for` in `Ctx.parallel_for`. The others call `worker_loop(pool)`, which returns after the embedder has set `stop` and woken
 them.
 
 `Ctx.pool` is the address of BYTES bytes that start as zeros:
