@@ -42,6 +42,7 @@ def results(command: list[str], program: Path, target: Path) -> Any:
     return json.loads(target.read_text())
 
 
+@pytest.mark.timeout(1800)  # detectors and recognizers are compiled, for one thread of a small machine minutes
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.stem)
 def test_an_application_gives_the_same_results(program: Path, tmp_path: Path) -> None:
     for package in ("onnxruntime", package_of(program)):

@@ -72,7 +72,10 @@ def test_run_with_arrays_and_compile(model: str, tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ([], "the value of dim `n` is missing"),
+        (["--dim", "n=2..5"], "`pliant run` needs one value of dim `n`, not the range 2..5"),
+        (["-o", "results"], "`results` is no .npz file"),
+        (["-o", "no/such/folder/out.npz"], "there is no folder `no/such/folder`"),
+        (["--report", "page.txt"], "`page.txt` is no .html file"),
         (["--dim", "n"], "`--dim n` is not understood"),
         (["--dim", "n=a b"], "`a b` is no value of dim `n`"),
         (["--dim", "n=2", "-i", "z=zeros"], "the model has no input `z`"),

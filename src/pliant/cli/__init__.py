@@ -5,7 +5,8 @@
 A command is a module of this package with `arguments(parser)` and `run(options)`, imported only when it is used. To add one, add a file and
 a line of COMMANDS. Results go to stdout, progress and remarks to stderr.
 
-Exit codes: 0 success; 1 failure; 2 wrong usage, or a bad or unsupported file; 130 Ctrl-C. Tracebacks are shown only with PLIANT_DEBUG=1.
+Exit codes: 0 success, also if a reader such as `head` wants no more of the output; 1 failure; 2 wrong usage, or a bad or unsupported file;
+130 Ctrl-C. Tracebacks are shown only with PLIANT_DEBUG=1.
 """
 
 from __future__ import annotations
@@ -94,14 +95,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         progress("")
         return 130
-    except BrokenPipeError:  # the reader of the pipe is gone; redirect stdout, so that Python's flush at exit does not fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:  # the reader of the pipe has what it wanted
+        _drop_output()
+        return 0
     except Exception as problem:
         progress("")
         if os.environ.get("PLIANT_DEBUG") == "1":
             raise
         return _report(problem)
+
+
+def _drop_output() -> None:
+    """Redirects stdout, which cannot be written, so that Python's flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -150,6 +156,11 @@ def _report(problem: Exception) -> int:
         problem.places = [(span, note) for span, note in problem.places if not span.file.startswith(caller)]
         print(f"pliant: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, ModelFileError | UnsupportedError) else 1
+    if isinstance(problem, OSError) and problem.strerror:
+        print(f"pliant: {problem.filename or 'the output'}: {problem.strerror}", file=sys.stderr)
+        if problem.filename is None:
+            _drop_output()
+        return 1
     print(
         f"pliant: {type(problem).__name__}: {problem}\nhelp: this is a defect of Pliant; PLIANT_DEBUG=1 shows where, please report it",
         file=sys.stderr,

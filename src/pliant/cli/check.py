@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import choose, progress
-from .model_options import add_dims, feeds, read_dims, read_inputs
+from . import Usage, choose, progress
+from .model_options import add_dims, batch_dims, feeds, read_dims, read_inputs, single_values
+from .output_files import check_place, written
 
 if TYPE_CHECKING:
     from ..frontends.onnx.compare import Row
@@ -38,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs `pliant check`: compares a model's values with another runtime; returns 1 if something differs.
 
-    With `--save`, writes the first node that differs to a file.
+    With `--save`, writes the first node that differs to a file. Raises Usage for a tolerance that is no error.
     """
     from ..frontends.onnx.compare import compare_nodes, compare_outputs, single_node
     from ..frontends.onnx.inputs import tensor_type
@@ -47,10 +49,15 @@ def run(options: argparse.Namespace) -> int:
 
     if options.against:
         choose(options.against, ["onnxruntime", "reference"], "runtime")
+    if not 0 <= options.tolerance < float("inf"):
+        raise Usage(f"--tolerance {options.tolerance:g}: an error is at least 0", "write --tolerance 0 to see every difference")
+    if options.save:
+        check_place(options.save)
     session = Session(options.model, interpreted)
     dims: dict[str, Any] = {}
     inputs = {i.name: tensor_type(i.type, i.name, dims) for i in session.inputs}
-    arrays = feeds(inputs, read_inputs(options.input, list(inputs)), read_dims(options.dim))
+    values = single_values(read_dims(options.dim), "check")
+    arrays = feeds(inputs, read_inputs(options.input, list(inputs)), values, batch_dims(inputs))
     progress(f"comparing {options.model}")
     compared = compare_nodes(session.model, arrays, options.against, compiled if options.compiled else interpreted)
     wrong = next((r for r in compared.rows if not r.error <= options.tolerance), None)
@@ -61,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     progress("")
     off = next((r for r in outputs if not r.error <= options.tolerance), None)
     if wrong is not None and options.save:
-        with open(options.save, "wb") as file:
-            file.write(single_node(session.model, wrong.value, {**compared.expected, **arrays}).SerializeToString())
+        with written(options.save) as path:
+            Path(path).write_bytes(single_node(session.model, wrong.value, {**compared.expected, **arrays}).SerializeToString())
     if options.json:
         rows, last = ([{"node": r.node, "op": r.op, "value": r.value, "error": r.error} for r in part] for part in (compared.rows, outputs))
         print(json.dumps({"against": compared.against, "nodes": rows, "first": None if wrong is None else wrong.value, "compiled": last}))

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import progress
 from .model_options import add_dims, add_quantize, read_dims, small_feeds
+from .output_files import check_place
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
     dims = read_dims(options.dim)
     file = options.output or str(Path(options.model).with_suffix(".pliant"))
+    check_place(file)
     targets = options.target.split(",") if options.target else []
     for name in targets:
         find_target(name)  # report a wrong name before reading the model, which may take long

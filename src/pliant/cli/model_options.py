@@ -1,7 +1,7 @@
 """Options that model commands share: `--dim`, `-i` and `--quantize`, and the input arrays that they describe.
 
 --dim height=480        a value          -i x=photo.jpg    an image: 0..1, in the layout of the input, resized if the input has a size
---dim height=1..1280    a range          -i x=x.npy        an array
+--dim height=1..1280    a range          -i x=x.npy        an array; x.npz has arrays of several inputs by name: -i x.npz
 --dim width=height      the same dim     -i x=zeros        zeros, or random (the default)
                                          -i rate=16000     the same number in every element
 """
@@ -40,6 +40,28 @@ def read_dims(options: Sequence[str]) -> dict[str, Any]:
     return dims
 
 
+def single_values(dims: Mapping[str, Any], command: str) -> dict[str, int]:
+    """Returns the dims of one run; a dim that equals another has its value. Raises Usage for a range."""
+    wide = next((name for name, value in dims.items() if isinstance(value, tuple)), None)
+    if wide is not None:
+        low, high = dims[wide]
+        raise Usage(
+            f"`pliant {command}` needs one value of dim `{wide}`, not the range {low}..{high}",
+            f"write --dim {wide}={low}; a compiled model takes every value, and `pliant compile` takes ranges",
+        )
+    same = {name: value for name, value in dims.items() if isinstance(value, str)}
+    values = {name: value for name, value in dims.items() if isinstance(value, int)}
+    values |= {name: values[other] for name, other in same.items() if other in values}
+    return values | {other: values[name] for name, other in same.items() if name in values}
+
+
+def batch_dims(inputs: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the dims that count examples, with the value 1: those that are only ever the first of several dims of an input."""
+    first = {str(t.shape[0]) for t in inputs.values() if len(t.shape) > 1 and not _is_number(t.shape[0])}
+    others = {str(d) for t in inputs.values() for d in (t.shape[1:] if len(t.shape) > 1 else ())}
+    return dict.fromkeys(sorted(first - others), 1)
+
+
 def add_quantize(parser: argparse.ArgumentParser) -> None:
     """Adds the option `--quantize` to the parser."""
     parser.add_argument("--quantize", choices=("int8", "int4"), help="quantize weights to 8 or 4 bits, and show the error of the outputs")
@@ -59,6 +81,9 @@ def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     sources = dict.fromkeys(names, "random")
     for text in options:
         name, equals, source = text.partition("=")
+        if not equals and text.endswith(".npz"):
+            sources |= dict.fromkeys(_members(text, names), text)
+            continue
         if not equals:
             name, source = (names[0] if len(names) == 1 else ""), text
         if name not in sources:
@@ -67,21 +92,33 @@ def read_inputs(options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     return sources
 
 
-def feeds(inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any]) -> dict[str, Any]:
+def _members(path: str, names: Sequence[str]) -> list[str]:
+    """Returns the inputs that a .npz file has arrays of; raises Usage if it has one that is no input."""
+    members = list(_loaded(path))
+    odd = next((m for m in members if m not in names), None)
+    if odd is not None:
+        raise Usage(f"{path} has an array `{odd}`, and the model has no such input", f"its inputs are {', '.join(names)}")
+    return members
+
+
+def feeds(
+    inputs: Mapping[str, Any], sources: Mapping[str, str], dims: Mapping[str, Any], otherwise: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """Returns an array for each input (a map from name to annotation); dims come from the options and from the shapes of files.
 
-    Raises Usage if a dim has no value, or two.
+    `otherwise` has the values of dims of which neither says anything. Raises Usage if a dim has no value, or two.
     """
     known = dict.fromkeys(str(d) for t in inputs.values() for d in t.shape if not _is_number(d))
     unknown = next((name for name in dims if name not in known), None)
     if unknown is not None:
         raise Usage(f"the model has no dim `{unknown}`", f"its dims are {', '.join(known)}" if known else "all its dims are numbers")
     values = {name: value for name, value in dims.items() if isinstance(value, int)}
-    arrays = {name: _file(sources[name], inputs[name], values) for name in inputs if not _is_made(sources[name])}
+    arrays = {name: _file(sources[name], inputs[name], values, name) for name in inputs if not _is_made(sources[name])}
     for name, array in arrays.items():
         for dim, n in zip(inputs[name].shape, array.shape, strict=False):
             if values.setdefault(str(dim), n) != n:
                 raise Usage(f"dim `{dim}` is {values[str(dim)]}, and {n} in {sources[name]}", "they must agree")
+    values |= {name: value for name, value in (otherwise or {}).items() if name not in values}
     missing = dict.fromkeys(
         str(d) for name, t in inputs.items() if name not in arrays for d in t.shape if not _is_number(d) and str(d) not in values
     )
@@ -115,8 +152,8 @@ def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
     return random.integers(0, 2, shape).astype(t.dtype.numpy())
 
 
-def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
-    """Returns an input array read from a .npy file or an image, in the dtype of the input.
+def _file(path: str, t: Any, values: Mapping[str, int], name: str) -> Any:
+    """Returns an input array read from a .npy file, a .npz file or an image, in the dtype of the input.
 
     Raises Usage if there is no such file, ModelFileError if it cannot be read.
     """
@@ -124,10 +161,26 @@ def _file(path: str, t: Any, values: Mapping[str, int]) -> Any:
 
     if not Path(path).exists():
         raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random`, `zeros` or a number")
-    if Path(path).suffix != ".npy":
+    if Path(path).suffix not in (".npy", ".npz"):
         return read_picture(path, t, values)
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
-        raise ModelFileError(f"{path} is no .npy file: {problem}") from None
+    array = _loaded(path)
+    if not isinstance(array, np.ndarray):
+        if name not in array and len(array) != 1:
+            raise Usage(f"{path} has no array `{name}`", f"it has {', '.join(array)}")
+        array = array[name] if name in array else next(iter(array.values()))
     return array.astype(t.dtype.numpy()) if array.dtype != t.dtype.numpy() else array
+
+
+def _loaded(path: str) -> Any:
+    """Returns the array of a .npy file, or the arrays of a .npz file by name; raises Usage or ModelFileError if it cannot be read."""
+    import zipfile
+
+    import numpy as np
+
+    if not Path(path).exists():
+        raise Usage(f"there is no file `{path}`", "an input is a .npy file, an image, `random`, `zeros` or a number")
+    try:
+        content = np.load(path, allow_pickle=False)
+        return content if isinstance(content, np.ndarray) else {name: content[name] for name in content.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as problem:
+        raise ModelFileError(f"{path} is no {Path(path).suffix} file: {problem}") from None

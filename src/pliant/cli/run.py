@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from . import Usage, progress
-from .model_options import add_dims, add_quantize, feeds, read_dims, read_inputs
+from .model_options import add_dims, add_quantize, batch_dims, feeds, read_dims, read_inputs, single_values
+from .output_files import check_place, written
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,12 +17,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx or .pliant file")
     add_dims(parser)
     add_quantize(parser)
-    help_ = "a .npy file, an image, random, zeros or a number"
+    help_ = "a .npy or .npz file, an image, random, zeros or a number"
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help=help_)
     parser.add_argument("-o", "--output", help="write the outputs to this .npz file")
     parser.add_argument("--repeat", type=int, default=5, help="number of timed runs; the best time is shown (default: 5)")
     parser.add_argument("--threads", type=int, help="number of threads")
     parser.add_argument("--profile", action="store_true", help="show the time of each kernel")
+    parser.add_argument("--report", metavar="FILE", help="write a report with times to this .html file")
     parser.add_argument("--fallback", action="store_true", help="run unsupported operators in Python")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -39,17 +41,20 @@ def run(options: argparse.Namespace) -> int:
 
     if options.repeat < 1:
         raise Usage(f"--repeat {options.repeat}: it runs at least once")
+    for path, suffix in ((options.output, ".npz"), (options.report, ".html")):
+        if path:
+            check_place(path, suffix)
     program = from_onnx(options.model, fallback=True) if options.fallback else program_of(options.model)
     inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
-    dims, sources = read_dims(options.dim), read_inputs(options.input, list(inputs))
-    arrays = feeds(inputs, sources, dims)
+    dims = single_values(read_dims(options.dim), "run")
+    arrays = feeds(inputs, read_inputs(options.input, list(inputs)), dims, batch_dims(inputs))
     progress(f"compiling {options.model}")
     exact = program
     if options.quantize:
         from ..quantized import quantize
 
         program = quantize(program, options.quantize)
-    executable = compile(program, dims={k: v for k, v in dims.items() if not isinstance(v, int)}, threads=options.threads)
+    executable = compile(program, threads=options.threads)
     progress("")
     results, times = executable.run(arrays), []
     for _ in range(options.repeat):
@@ -57,15 +62,21 @@ def run(options: argparse.Namespace) -> int:
         results = executable.run(arrays)
         times.append(time.perf_counter() - start)
     if options.output:
-        np.savez(options.output, **results)
-    operations = executable.cost(**executable.symbols_of(arrays)).operations
-    facts = {"outputs": [_facts(n, a) for n, a in results.items()], "seconds": min(times), "operations": operations}
+        with written(options.output) as file:
+            np.savez(file, **results)
+    symbols = executable.symbols_of(arrays)
+    operations = executable.cost(**symbols).operations
+    facts = {"outputs": [_facts(n, a) for n, a in results.items()], "seconds": min(times), "operations": operations, "dims": symbols}
     if options.quantize:
         from ..quantized import quantization_errors
 
         for shown, error in zip(facts["outputs"], quantization_errors(exact, program, arrays, options.threads), strict=True):
             shown |= {"largest_error": error.largest, "relative_error": error.relative}
-    profile = executable.profile(*arrays.values()) if options.profile else None
+    profile = executable.profile(*arrays.values()) if options.profile or options.report else None
+    if options.report:
+        with written(options.report) as file:
+            executable.report(file)
+    profile = profile if options.profile else None
     if options.json:
         print(json.dumps(facts | ({} if profile is None else {"kernels": _kernels(profile)})))
     else:
@@ -96,5 +107,7 @@ def _text(facts: dict[str, Any]) -> str:
         lines.append(f"{o['name']}: {o['dtype']} {tuple(o['shape'])}{range_}")
         if "largest_error" in o:
             lines.append(f"  at most {o['largest_error']:.3g} off what floats give, {100 * o['relative_error']:.3g} % of its size")
+    if facts["dims"]:
+        lines.append("at " + ", ".join(f"{name} = {n}" for name, n in facts["dims"].items()))
     rate = facts["operations"] / facts["seconds"] / 1e9
     return "\n".join([*lines, f"{facts['seconds'] * 1e3:.3f} ms, {rate:.1f} GFLOP/s"])

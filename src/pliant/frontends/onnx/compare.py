@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...support.errors import Error
+from ...support.errors import Error, UnsupportedError
 from ...support.record import dataclass
 from .reader import Model, load_onnx
 from .session import Compile, Session
+from .tensors import with_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ def compare_nodes(model: Model, feeds: Mapping[str, Any], against: str, compile:
     """Runs the model in both runtimes with every intermediate value as an output, and compares them."""
     wide = load_onnx().ModelProto()
     wide.CopyFrom(model.proto)
+    with_data(wide, model.folder)  # other runtimes get the model in memory, where it has no folder
     del wide.graph.output[:]
     producers = {name: node for node in wide.graph.node for name in node.output if name}
     for name in producers:
@@ -67,11 +69,26 @@ def _other(model: Any, feeds: dict[str, Any], against: str, names: list[str]) ->
             if against:
                 raise Error("the package onnxruntime is not installed", help="pip install onnxruntime, or --against reference") from None
         else:
-            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            return "onnxruntime", dict(zip(names, session.run(names, feeds), strict=True))
+
+            def by_onnxruntime() -> Any:
+                session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+                return session.run(names, feeds)
+
+            return "onnxruntime", dict(zip(names, _asked("onnxruntime", by_onnxruntime), strict=True))
     from onnx.reference import ReferenceEvaluator
 
-    return "onnx.reference", dict(zip(names, ReferenceEvaluator(model).run(names, feeds), strict=True))
+    results = _asked("onnx.reference", lambda: ReferenceEvaluator(model).run(names, feeds))
+    return "onnx.reference", dict(zip(names, results, strict=True))
+
+
+def _asked(runtime: str, run: Callable[[], Any]) -> Any:
+    """Returns what another runtime computes; raises UnsupportedError with its words if it cannot run the model."""
+    try:
+        return run()
+    except Exception as problem:
+        other = "reference" if runtime == "onnxruntime" else "onnxruntime"
+        facts = [f"{type(problem).__name__}: {str(problem)[:500]}"]
+        raise UnsupportedError(f"{runtime} cannot run the model", facts=facts, help=f"--against {other}") from None
 
 
 def _error(ours: Any, theirs: Any) -> float:
@@ -100,6 +117,8 @@ def single_node(model: Model, value: str, values: Mapping[str, Any]) -> Any:
     for name in names:
         graph.initializer.append(weights[name] if name in weights else onnx.numpy_helper.from_array(np.asarray(values[name]), name))
     graph.output.add(name=value)
-    return onnx.ModelProto(
+    single = onnx.ModelProto(
         ir_version=model.proto.ir_version, opset_import=model.proto.opset_import, functions=model.proto.functions, graph=graph
     )
+    with_data(single, model.folder)
+    return single

@@ -49,6 +49,31 @@ def read_tensor(proto: Any, what: str, folder: Folder | None = None) -> Array:
     return _listed(proto, dtype, shape, count, what)
 
 
+def with_data(message: Any, folder: Folder | None) -> None:
+    """Puts the data that a model has in other files into its tensors, wherever in the message they are."""
+    todo = [message]
+    while todo:
+        at = todo.pop()
+        if at.DESCRIPTOR.name == "TensorProto":
+            if at.data_location == 1:
+                at.raw_data = read_bytes(at, f'tensor "{at.name}"', folder)
+                at.ClearField("data_location")
+                at.ClearField("external_data")
+            continue
+        for field, value in at.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                todo += [value] if hasattr(value, "ListFields") else list(value)
+
+
+def read_bytes(proto: Any, what: str, folder: Folder | None) -> bytes:
+    """Returns the data of a tensor whose data is in another file; raises ModelFileError if its type is unknown or it is not there."""
+    dtype = dtype_of(proto.data_type)
+    if dtype is None or folder is None:
+        raise ModelFileError(f"onnx: {what} is in another file, and cannot be read from there")
+    count = elements(tuple(int(n) for n in proto.dims), dtype, what)
+    return bytes(folder.read(proto, what, -(-count * dtype.bits // 8)))
+
+
 def elements(shape: tuple[int, ...], dtype: DType, what: str) -> int:
     """Returns the number of elements of a shape; raises ModelFileError if a dim is negative or the tensor is too large."""
     if any(n < 0 for n in shape):
