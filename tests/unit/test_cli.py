@@ -73,7 +73,7 @@ def test_no_command_is_wrong_usage() -> None:
         (["xyz"], "there is no command `xyz`", "one of " + ", ".join(f"`{name}`" for name in COMMANDS)),
         (["--versoin"], "there is no option `--versoin`", "did you mean `--version`?"),
         (["doctor", "--jsn"], "there is no option `--jsn`", "did you mean `--json`?"),
-        (["doctor", "now"], "there is no argument `now`", "`pliant doctor --help` shows the options"),
+        (["doctor", "now", "then"], "there is no argument `then`", "`pliant doctor --help` shows the options"),
         (["cache", "clera"], "there is no action `clera`", "did you mean `clear`?"),
         (["cache"], "the following arguments are required: info | clear", "`pliant cache --help` shows the options"),
     ],

@@ -1,4 +1,4 @@
-"""`pliant doctor`: shows the installation, the CPU, and its measured peak performance.
+"""`pliant doctor`: shows the installation, the CPU, and its measured peak performance; `pliant doctor model.gguf` checks a language model.
 
 It must not fail because something is missing: each problem becomes a line with a suggestion, and the exit code is 1.
 """
@@ -12,18 +12,22 @@ import textwrap
 from typing import Any
 
 from ..support.units import in_bytes, per_second
+from . import progress
 from .cache import entries
 from .facts import Facts, known_facts, measured
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant doctor` to the parser."""
+    parser.add_argument("model", nargs="?", help="a language model that talks nonsense: its template, tokenizer, tensors and logits")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--no-measure", action="store_true", help="skip the performance measurements, which take a second or two")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs `pliant doctor`: collects facts about the installation and prints them; returns the exit code, 1 if there are problems."""
+    if options.model is not None:
+        return _check_model(options)
     facts = known_facts()
     if not options.no_measure:
         measured(facts)
@@ -32,6 +36,24 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(text(facts))
     return 1 if facts.problems else 0
+
+
+def _check_model(options: argparse.Namespace) -> int:
+    """Checks a language model and prints each result as it is known; returns 1 if a check found a fault."""
+    from ..llm.locate import locate
+    from ..llm.model_checks import model_checks
+
+    checks = []
+    for check in model_checks(locate(options.model, offline=True), progress):
+        checks.append(check)
+        progress("")
+        if not options.json:
+            print(
+                f"{check.name:10} {'problem: ' + check.fault if check.fault else 'ok'}{': ' + check.text if check.text else ''}", flush=True
+            )
+    if options.json:
+        print(json.dumps([{"name": c.name, "fault": c.fault, "text": c.text} for c in checks], indent=2))
+    return 1 if any(c.fault for c in checks) else 0
 
 
 def text(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""`pliant inspect FILE`: shows the contents of a `.pliant` artifact, an ONNX model, or a `.safetensors` file.
+"""`pliant inspect FILE`: shows the contents of a `.pliant` artifact, an ONNX model, a language model, or a `.safetensors` file.
 
 It verifies every checksum of an artifact, and executes nothing of the file.
 """
@@ -20,7 +20,7 @@ PARTS = ("summary", "program", "layers", "tensors")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant inspect` to the parser."""
-    parser.add_argument("file", help="an .onnx, .pliant or .safetensors file")
+    parser.add_argument("file", help="an .onnx, .pliant, .gguf or .safetensors file, or the name of a language model: `pliant models list`")
     parser.add_argument("--show", choices=PARTS, default="summary", help="a summary of the file, or one part in full (default: summary)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if Path(options.file).suffix == ".onnx":
         return _inspect_onnx(options)
+    if _is_language_model(options.file):
+        return _inspect_gguf(options)
     if Path(options.file).suffix == ".safetensors":
         facts = safetensors_facts(options.file)
     else:
@@ -56,6 +58,29 @@ def _inspect_onnx(options: argparse.Namespace) -> int:
         print("\n".join(f"{t['name']}: {t['dtype']} {tuple(t['shape'])}" for t in facts["tensors"]) or "no tensors")
     else:
         print(json.dumps(facts) if options.json else onnx_text(facts))
+    return 2 if facts["problem"] else 0
+
+
+def _is_language_model(name: str) -> bool:
+    """True for a GGUF file, a name of the catalog, and a name in the Hugging Face cache."""
+    from ..llm.catalog import CATALOGUE
+
+    return name.startswith("hf:") or Path(name).suffix == ".gguf" or (name in CATALOGUE and not Path(name).exists())
+
+
+def _inspect_gguf(options: argparse.Namespace) -> int:
+    """Shows a language model that is on this machine; returns 2 if something in it is not supported."""
+    from ..frontends.gguf import open_gguf
+    from ..llm.locate import locate
+    from ..llm.model_facts import model_facts, model_text
+
+    if options.show in ("program", "layers"):
+        raise Usage(f"{options.file} has no {options.show}: its architecture is a name", "--show tensors shows what it has")
+    facts = model_facts(open_gguf(locate(options.file, offline=True)))
+    if options.show == "tensors" and not options.json:
+        print("\n".join(map(_tensor, facts["tensors"])) or "no tensors")
+    else:
+        print(json.dumps(facts) if options.json else model_text(facts))
     return 2 if facts["problem"] else 0
 
 

@@ -1,0 +1,110 @@
+"""What a GGUF file says of its model, and what Pliant makes of it: for `pliant inspect`. Nothing is computed or compiled.
+
+facts = model_facts(open_gguf("model.gguf"))
+facts["memory"]        # [{"context": 2048, "weights": …, "cache": …}, …]; empty with a "problem" if the model is not supported
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ..frontends.gguf import GgufFile
+from ..support.errors import Error
+from ..support.units import in_bytes
+
+CONTEXTS = (2048, 8192, 32768)  # tokens at which memory is shown, as far as the model goes
+
+
+def model_facts(file: GgufFile) -> dict[str, Any]:
+    """Returns the facts of a model file, ready for JSON; `problem` is the error if the model is not supported, else empty."""
+    sizes: Counter[str] = Counter()
+    for tensor in file.tensors.values():
+        sizes[tensor.format.name] += tensor.size
+    template = file.metadata.get("tokenizer.chat_template")
+    facts: dict[str, Any] = {
+        "file": file.name,
+        "bytes": sum(sizes.values()),
+        "name": _text(file, "general.name"),
+        "licence": _text(file, "general.license"),
+        "architecture": _text(file, "general.architecture"),
+        "settings": _settings(file),
+        "quantization": dict(sizes.most_common()),
+        "tokenizer": _tokenizer(file),
+        "template": template if isinstance(template, str) else None,
+        "tensors": [
+            {"name": t.name, "dtype": t.format.name, "shape": list(t.shape), "bytes": t.size} for t in file.tensors.values()
+        ],
+        "memory": [],
+        "problem": "",
+    }  # fmt: skip
+    try:
+        facts["memory"] = _memory(file, facts["bytes"])
+    except Error as error:
+        facts["problem"] = str(error)
+    return facts
+
+
+def _text(file: GgufFile, key: str) -> str:
+    value = file.metadata.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _settings(file: GgufFile) -> dict[str, Any]:
+    """Returns the numbers of the architecture by name: `context_length`, `block_count`, …"""
+    prefix = _text(file, "general.architecture") + "."
+    return {k.removeprefix(prefix): v for k, v in file.metadata.items() if k.startswith(prefix) and isinstance(v, int | float | str)}
+
+
+def _tokenizer(file: GgufFile) -> dict[str, Any]:
+    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    facts: dict[str, Any] = {"model": _text(file, "tokenizer.ggml.model"), "words": _text(file, "tokenizer.ggml.pre")}
+    facts["tokens"] = len(tokens) if isinstance(tokens, list) else 0
+    ids = {name: file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+    for name, number in ids.items():
+        known = isinstance(tokens, list) and isinstance(number, int) and 0 <= number < len(tokens)
+        facts[name] = tokens[number] if known else None  # type: ignore[index]
+    return facts
+
+
+def _memory(file: GgufFile, weights: int) -> list[dict[str, int]]:
+    """Returns the bytes of the weights and of the f16 KV cache at several contexts; raises an Error if the model is not supported."""
+    from ..dtype import f16
+    from .models import build
+    from .tokenizer import from_gguf
+
+    settings = build(file, f16).settings
+    from_gguf(file)
+    token = 2 * settings.layers * settings.kv_heads * settings.cache_dim * 2
+    contexts = dict.fromkeys(min(c, settings.context) for c in (*CONTEXTS, settings.context))
+    return [{"context": c, "weights": weights, "cache": c * token} for c in contexts]
+
+
+def model_text(facts: dict[str, Any]) -> str:
+    """Formats the facts for the terminal."""
+    s, t = facts["settings"], facts["tokenizer"]
+    shown = [f"{s[key]} {what}" for key, what in _SETTINGS.items() if key in s]
+    lines = [f"{facts['file']}: {in_bytes(facts['bytes'])} of weights" + (f", licence {facts['licence']}" if facts["licence"] else "")]
+    lines.append(f"{facts['name'] or 'a model'}: architecture {facts['architecture']}" + (f", {', '.join(shown)}" if shown else ""))
+    kinds = ", ".join(f"{name} {in_bytes(size)}" for name, size in facts["quantization"].items())
+    lines.append(f"{len(facts['tensors'])} tensors: {kinds}")
+    ends = ", ".join(f"{name} {t[name]!r}" for name in ("bos", "eos") if t[name])
+    lines.append(
+        f"tokenizer: {t['model']}{f' ({words})' if (words := t['words']) else ''}, {t['tokens']} tokens{f', {ends}' if ends else ''}"
+    )
+    template = facts["template"]
+    lines.append("chat template: none, so it continues texts" if template is None else f"chat template: {len(template)} characters")
+    for m in facts["memory"]:
+        total = in_bytes(m["weights"] + m["cache"])
+        lines.append(f"memory at a context of {m['context']}: {total}, of which the KV cache has {in_bytes(m['cache'])}")
+    return "\n".join([*lines, *([facts["problem"]] if facts["problem"] else [])])
+
+
+# A key of the settings -> what it counts.
+_SETTINGS = {
+    "context_length": "tokens of context",
+    "block_count": "layers",
+    "embedding_length": "wide",
+    "attention.head_count": "heads",
+    "attention.head_count_kv": "KV heads",
+}
