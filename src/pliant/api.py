@@ -159,24 +159,27 @@ def compile(
     cache: bool = True,
     decisions: Mapping[str, Any] | None = None,
     effort: Literal["full", "fast"] = "full",
+    accuracy: Literal["full", "fast"] = "full",
 ) -> Executable:
     """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
 
     `dims` sets, narrows or unifies dims (`Program.with_dims`). `threads` fixes the number of threads of its calls. `checked` adds run-time
     checks of accesses and index arithmetic. `cache` allows the code cache. `decisions` override choices of the default schedules, by name:
     {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains. With `effort="fast"`, tiles are those that compile fastest: results
-    have the same bits, but take longer to compute. Raises UnsupportedError if this machine cannot run code for the target, Error if
-    `effort` is neither of the two.
+    have the same bits, but take longer to compute. With `accuracy="fast"`, convolutions may take algorithms that round more
+    (`docs/programs.md` says how much). Raises UnsupportedError if this machine cannot run code for the target, Error if `effort` or
+    `accuracy` is neither of the two.
     """
-    if effort not in ("full", "fast"):
-        raise Error(f"there is no effort {effort!r}", where=caller_span(), help='effort is "full" or "fast"')
+    for name, mode in (("effort", effort), ("accuracy", accuracy)):
+        if mode not in ("full", "fast"):
+            raise Error(f"there is no {name} {mode!r}", where=caller_span(), help=f'{name} is "full" or "fast"')
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
     machine = find_target(target)
     _check_runs_here(machine)
-    package = compile_program(program, target=machine, checked=checked, cache=cache, decisions=decisions, effort=effort)
-    provenance = Provenance(lambda: program, machine, checked, decisions, effort)
+    package = compile_program(program, machine, checked, cache, decisions=decisions, effort=effort, accuracy=accuracy)
+    provenance = Provenance(lambda: program, machine, checked, decisions, effort, accuracy)
     return open_package(package, program.constants, program.functions, threads, provenance)
 
 

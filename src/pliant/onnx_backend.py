@@ -16,11 +16,11 @@ from .frontends.onnx.session import Session, interpreted
 from .support.errors import Error, ShapeError
 
 
-def compiled(program: Any, threads: int | None = None) -> Any:
-    """Compiles a program; returns a function from a list of arrays to a list of arrays."""
+def compiled(program: Any, threads: int | None = None, **options: Any) -> Any:
+    """Compiles a program with options of `pliant.compile`; returns a function from a list of arrays to a list of arrays."""
     from .api import compile
 
-    executable = compile(program, threads=threads)
+    executable = compile(program, threads=threads, **options)
 
     def run(arguments: list[Any]) -> list[Any]:
         results = executable(*arguments)

@@ -395,16 +395,17 @@ def compile_program(
     load_here: bool = False,
     decisions: Mapping[str, Any] | None = None,
     effort: str = "full",
+    accuracy: str = "full",
 ) -> Package:
     """Compiles a program for a target and returns its package; takes it from the code cache if it is there.
 
     With `load_here`, what is computed once from literals is code for this machine, which computes the same bits. `checked` adds run-time
-    checks of accesses; `decisions` and `effort` change choices of schedules, and a decision that no kernel has raises an Error.
+    checks of accesses; `decisions`, `effort` and `accuracy` change choices of schedules, and a decision that no kernel has raises an Error.
     """
     from .schedule.decisions import Decisions
 
     machine = find_target(target)
-    asked = Decisions(decisions, effort)
+    asked = Decisions(decisions, effort, accuracy)
     disabled = check_disabled(read_settings().disable)
     options = options_text(machine, disabled, asked.text(), load_here)
     cache = cache and options is not None

@@ -31,12 +31,13 @@ class Provenance:
         checked: bool = False,
         decisions: Mapping[str, Any] | None = None,
         effort: str = "full",
+        accuracy: str = "full",
     ) -> None:
         self._make = make
         self.target = target
         self.checked = checked
         self.decisions = decisions  # overrides of schedule decisions
-        self.effort = effort
+        self.effort, self.accuracy = effort, accuracy
         self.profiled: Profile | None = None  # the last profile, for reports
 
     @cached_property
@@ -57,7 +58,8 @@ class Provenance:
         from .pipeline import compile_as_far_as
         from .schedule.decisions import Decisions
 
-        return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=Decisions(self.decisions, self.effort))
+        decisions = Decisions(self.decisions, self.effort, self.accuracy)
+        return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=decisions)
 
     @cached_property
     def lowered(self) -> State:

@@ -10,14 +10,18 @@ from .case import Case
 IMAGE = ("b", "c", "h", "w")
 FIXED = ("b", 4, "h", "w")
 WINOGRAD = (IMAGE, (4, 4, "n", "c"))
+WINOGRAD_4 = (IMAGE, (6, 6, "n", "c"))
 
 CASES: dict[str, Case] = {
     "winograd_weight": Case(ops.winograd_weight, (("n", "c", 3, 3),)),
     "winograd_weight_f64": Case(ops.winograd_weight, (("n", "c", 3, 3),), (f64,)),
+    "winograd_weight_4": Case(lambda w: ops.winograd_weight(w, tile=4), (("n", "c", 3, 3),)),
     # The transform of a tile adds 4 elements: operands in -1..1 keep the terms of a sum as small as those of a direct convolution in -3..3.
     "winograd_conv": Case(ops.winograd_conv, WINOGRAD, (f32,), -1, 1),
     "winograd_conv_bias": Case(lambda x, w, b: ops.winograd_conv(x, w, b, padding=1), (*WINOGRAD, ("n",)), (f32,), -1, 1),
     "winograd_conv_pairs": Case(lambda x, w: ops.winograd_conv(x, w, padding=[(0, 2), (3, 0)]), WINOGRAD, (f64, f64), -1, 1),
+    "winograd_conv_4": Case(lambda x, w, b: ops.winograd_conv(x, w, b, padding=1, tile=4), (*WINOGRAD_4, ("n",)), (f32,), -1, 1),
+    "winograd_conv_4_pairs": Case(lambda x, w: ops.winograd_conv(x, w, padding=[(0, 2), (3, 0)], tile=4), WINOGRAD_4, (f64, f64), -1, 1),
     "winograd_conv_nothing": Case(lambda x, w: ops.winograd_conv(x, w, padding=1), (("zero", "c", "h", "w"), (4, 4, "n", "c"))),
     "conv1d": Case(ops.conv, (("b", "c", "h"), ("n", "c", 3))),
     "conv1d_kernel_dim": Case(ops.conv, (("b", "c", "h"), ("n", "c", "k"))),

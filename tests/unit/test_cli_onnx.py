@@ -123,9 +123,25 @@ def test_check_compiles_the_model_as_it_is(model: str, capsys: pytest.CaptureFix
     assert main([*ask, "--compiled", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [r["value"] for r in shown["nodes"]] == ["two", "a", "y"] and shown["compiled"] == []
-    monkeypatch.setattr("pliant.onnx_backend.compiled", lambda program: lambda arrays: [arrays[0] + 5])
+    monkeypatch.setattr("pliant.onnx_backend.compiled", lambda program, **options: lambda arrays: [arrays[0] + 5])
     assert main(ask) == 1
     assert "compiled code is not" in capsys.readouterr().out
+
+
+def test_check_tells_the_error_of_fast_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weight = np.random.default_rng(0).standard_normal((32, 32, 3, 3)).astype(np.float32)
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    infos = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 32, 16, 16]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([node], "net", infos[:1], infos[1:], [onnx.numpy_helper.from_array(weight, "w")])
+    file = tmp_path / "conv.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), file)
+    errors = []
+    for accuracy in ("full", "fast"):
+        assert main(["check", str(file), "--against", "reference", "--accuracy", accuracy, "--json"]) == 0
+        errors += [r["error"] for r in json.loads(capsys.readouterr().out)["compiled"]]
+    assert 0 < errors[0] < errors[1] < 1e-5
+    assert main(["check", str(file), "--against", "reference", "--accuracy", "low"]) == 2
+    assert "there is no accuracy `low`" in capsys.readouterr().err
 
 
 def test_an_operator_runs_in_python_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:

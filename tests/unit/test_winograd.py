@@ -51,10 +51,15 @@ def layers(x: Any, channels: int = 24, out: int = 40, padding: Any = 1, after: s
     return ops.conv(z, weights(8, out, 1, 1, seed=4))
 
 
+def tiles(function: Function, decisions: dict[str, Any] | None = None, accuracy: str = "full") -> list[int]:
+    """The tiles of the convolutions of a function that take the algorithm."""
+    done = winograd_convolutions(function, V3, Decisions(decisions, accuracy=accuracy))
+    return [n.attrs.tile for n in done.nodes if isinstance(n, Op) and n.op == "winograd_conv"]
+
+
 def taken(function: Function, decisions: dict[str, Any] | None = None) -> int:
     """How many convolutions of a function take the algorithm."""
-    done = winograd_convolutions(function, V3, Decisions(decisions))
-    return sum(isinstance(n, Op) and n.op == "winograd_conv" for n in done.nodes)
+    return len(tiles(function, decisions))
 
 
 def one(channels: int = 24, out: int = 24, size: Any = 16, window: int = 3, **attrs: Any) -> Function:
@@ -69,6 +74,29 @@ def test_taken_from_24_channels_and_49_places_on() -> None:
     assert taken(one(size=6)) == 0
     assert taken(one(size=Dim("s", min=1))) == 1
     assert taken(one(size=Dim("s", min=1, max=6))) == 0  # the contract says that images are small
+
+
+def test_larger_tiles_are_taken_on_request_from_32_channels_and_144_places_on() -> None:
+    assert tiles(one(32, 32, 16)) == [2]
+    assert tiles(one(32, 32, 16), accuracy="fast") == tiles(one(32, 32, 12), accuracy="fast") == [4]
+    assert tiles(one(32, 32, 11), accuracy="fast") == tiles(one(24, 32), accuracy="fast") == tiles(one(32, 24), accuracy="fast") == [2]
+    assert tiles(one(32, 32, Dim("s", min=1)), accuracy="fast") == [4]
+    assert tiles(one(channels=20), accuracy="fast") == []
+    f = pliant.compile(one(), cache=False)
+    (name,) = (line.split(" = ")[0].strip() for line in str(pliant.explain(f)).splitlines() if ".winograd_tile = 2, of 2, 4" in line)
+    assert tiles(one(), {name: 4}) == [4]
+    with pytest.raises(pliant.Error, match="there is no accuracy 'low'"):
+        pliant.compile(one(), accuracy="low")  # type: ignore[arg-type]
+    with pytest.raises(pliant.Error, match="winograd_weight: tiles of 3 results are not supported"):
+        net(lambda x: ops.winograd_conv(x, ops.winograd_weight(weights(8, 8, 3, 3), tile=3), tile=3), (1, 8, 9, 9))
+
+
+def test_accuracies_are_kept_side_by_side(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
+    program, x = one(32, 32), images(1, 32, 16, 16)
+    for _ in range(2):  # compiled, then found
+        full, fast = pliant.compile(program), pliant.compile(program, accuracy="fast")
+        assert full(x).tobytes() != fast(x).tobytes()
 
 
 @pytest.mark.parametrize("attrs", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"window": 5}, {"window": 1}])
@@ -120,24 +148,34 @@ def test_the_decision_turns_it_off_and_on() -> None:
     np.testing.assert_allclose(f(x), off(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("shape", "after"), [((2, 8, 12, 16), "silu"), ((3, 8, 9, 7), "residual")])
-def test_all_programs_of_a_layer_have_the_same_bits(shape: tuple[int, ...], after: str) -> None:
+SHAPES = [((2, 8, 12, 16), "silu", "full"), ((3, 8, 9, 7), "residual", "full"), ((2, 8, 13, 18), "silu", "fast")]
+
+
+@pytest.mark.parametrize(("shape", "after", "accuracy"), SHAPES)
+def test_all_programs_of_a_layer_have_the_same_bits(shape: tuple[int, ...], after: str, accuracy: Any) -> None:
     def body(x: Any) -> Any:
         return layers(x, 32, 32, after=after)
 
     x = images(*shape)
     any_size, known_size = net(body, dynamic(8)), net(body, shape)
-    program = pliant.compile(any_size, threads=1)
+    program = pliant.compile(any_size, threads=1, accuracy=accuracy)
     expected = program(x)
-    assert pliant.compile(any_size, threads=2)(x).tobytes() == expected.tobytes()
-    assert pliant.compile(known_size, cache=False)(x).tobytes() == expected.tobytes()
+    assert pliant.compile(any_size, threads=2, accuracy=accuracy)(x).tobytes() == expected.tobytes()
+    assert pliant.compile(known_size, cache=False, accuracy=accuracy)(x).tobytes() == expected.tobytes()
     assert np.concatenate([program(x[k : k + 1]) for k in range(shape[0])]).tobytes() == expected.tobytes()
     np.testing.assert_allclose(expected, run_graph(known_size, [x])[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("size", "padding"), [((3, 5), ((2, 0), (1, 3))), ((4, 3), 0)])
-def test_compiled_programs_have_the_bits_of_the_interpreter(size: tuple[int, int], padding: Any) -> None:
-    function = net(lambda x: ops.conv(layers(x, 24, 24, padding=padding), weights(8, 8, 1, 1)), dynamic(8))
+@pytest.mark.parametrize(("size", "padding", "tile"), [((3, 5), ((2, 0), (1, 3)), 2), ((4, 3), 0, 2), ((6, 5), ((2, 0), (1, 3)), 4)])
+def test_compiled_programs_have_the_bits_of_the_interpreter(size: tuple[int, int], padding: Any, tile: int) -> None:
+    def body(x: Any) -> Any:
+        if tile == 2:
+            return ops.conv(layers(x, 24, 24, padding=padding), weights(8, 8, 1, 1))
+        y = ops.relu(ops.conv(x, weights(16, 8, 1, 1), weights(16)))
+        z = ops.winograd_conv(y, ops.winograd_weight(weights(16, 16, 3, 3, seed=2), tile=4), padding=padding, tile=4)
+        return ops.conv(ops.relu(z), weights(8, 16, 1, 1, seed=4))
+
+    function = net(body, dynamic(8))
     x = images(1, 8, *size)
     (found,) = call(compiled(function, poison=True), [x])
     (expected,) = interpret_host(host_of(function, poison=True), [x])
@@ -188,3 +226,17 @@ def test_nearer_to_the_truth_than_plain_direct_sums(channels: int, out: int, siz
         errors = [np.sqrt(np.mean((y.astype(np.float64) - truth) ** 2)) for y in (found, plain)]
         ratios.append(errors[0] / errors[1])
     assert max(ratios) < 1, ratios
+
+
+@pytest.mark.parametrize(("channels", "size"), [(32, 12), (128, 12)])
+def test_error_of_larger_tiles(channels: int, size: int) -> None:
+    """The documented bound: at most three times the error of plain direct sums, and 1e-5 of the largest result."""
+    w = weights(32, channels, 3, 3)
+    function = net(lambda x: ops.conv(x, w, padding=1), (1, channels, size, size))
+    assert tiles(function, accuracy="fast") == [4]
+    x = np.maximum(images(1, channels, size, size), 0).astype(np.float32)
+    truth = run_graph(function, [x])[0]
+    found, plain = pliant.compile(function, cache=False, accuracy="fast")(x), plain_sums(x, w)
+    errors = [np.sqrt(np.mean((y.astype(np.float64) - truth) ** 2)) for y in (found, plain)]
+    assert errors[0] < 3 * errors[1]
+    assert np.abs(found - truth).max() < 1e-5 * np.abs(truth).max()

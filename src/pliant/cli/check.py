@@ -3,13 +3,15 @@
 First the interpreter computes every value of the model, and each is compared relative to its largest element. The interpreter defines the
 meaning of operators and needs no compile time. Then the model is compiled, and its outputs are compared. With `--compiled`, compiled code
 computes every single value instead, which takes minutes for a large model. With `--save`, the first node that differs is written as a
-model, with its inputs.
+model, with its inputs. With `--accuracy fast` the model is compiled as by `pliant.compile(…, accuracy="fast")`, and the errors of its
+outputs are those that it costs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance", type=float, default=1e-3, help="largest error, relative to the largest element of a value (default: 1e-3)"
     )
+    parser.add_argument("--accuracy", default="full", help="full or fast: how the model is compiled; tells the error of fast")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--interpret", action="store_true", help="use only the interpreter; compile nothing")
     how.add_argument("--compiled", action="store_true", help="compute every value with compiled code; slow for large models")
@@ -47,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from ..frontends.onnx.session import Session, interpreted
     from ..onnx_backend import compiled
 
+    compile_it = partial(compiled, accuracy=choose(options.accuracy, ["full", "fast"], "accuracy"))
     if options.against:
         choose(options.against, ["onnxruntime", "reference"], "runtime")
     if not 0 <= options.tolerance < float("inf"):
@@ -59,12 +63,12 @@ def run(options: argparse.Namespace) -> int:
     values = single_values(read_dims(options.dim), "check")
     arrays = feeds(inputs, read_inputs(options.input, list(inputs)), values, batch_dims(inputs))
     progress(f"comparing {options.model}")
-    compared = compare_nodes(session.model, arrays, options.against, compiled if options.compiled else interpreted)
+    compared = compare_nodes(session.model, arrays, options.against, compile_it if options.compiled else interpreted)
     wrong = next((r for r in compared.rows if not r.error <= options.tolerance), None)
     outputs: tuple[Row, ...] = ()
     if wrong is None and not options.interpret and not options.compiled:
         progress(f"compiling {options.model}")
-        outputs = compare_outputs(session.model, arrays, compared.expected, compiled)
+        outputs = compare_outputs(session.model, arrays, compared.expected, compile_it)
     progress("")
     off = next((r for r in outputs if not r.error <= options.tolerance), None)
     if wrong is not None and options.save:

@@ -1,4 +1,4 @@
-"""Chooses Winograd's F(2x2, 3x3) for convolutions of 3x3 windows: a decision about how the weight is kept, made once for all sizes.
+"""Chooses Winograd's algorithm for convolutions of 3x3 windows: a decision about how the weight is kept, made once for all sizes.
 
     y = ops.conv(x, w, b, padding=1)      # w: (j, c, 3, 3), a literal       ->      u = ops.winograd_weight(w)         # when loaded
                                                                                      y = ops.winograd_conv(x, u, b, padding=1)
@@ -6,7 +6,10 @@
 The algorithm takes 16 products for four results where direct sums take 36. Its transforms cost additions for each channel, which pays from
 about 24 channels on both sides; small images have too few tiles for each weight that is read. What is decided depends on channels and on
 what the contract says about sizes, never on the batch and never on sizes at run time. So the order of a sum, hence its last bits, is one
-for all calls of a program. (docs/design/0028-winograd.md)
+for all calls of a program.
+
+By default tiles have 2x2 results. With `accuracy="fast"` those of large images have 4x4: 36 products for 16 results, which round more.
+(docs/design/0028-winograd.md)
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from ..dtype import f32
 from ..graph.node import Const as Literal
 from ..graph.node import Function, Node, Op, Tensor, Value, walk_nodes
 from ..graph.ops.conv import ConvAttrs
-from ..graph.ops.winograd import TAPS, WinogradAttrs
+from ..graph.ops.winograd import TAPS, WeightAttrs, WinogradAttrs
 from ..graph.rewrite import Rewriter
 from ..schedule.decisions import Decisions
 from ..schedule.library import block_sizes
@@ -27,6 +30,8 @@ from ..target import Target
 
 LEAST_CHANNELS = 24  # fewer channels on either side do not pay for the transforms
 LEAST_PLACES = 49  # smaller images (7x7) have too few tiles for each weight that is read
+# With `accuracy="fast"`, tiles are 4x4 from this many channels on both sides and places on: fewer do not pay for the larger transforms.
+MANY_CHANNELS, MANY_PLACES = 32, 144
 
 
 def winograd_convolutions(function: Function, target: Target, decisions: Decisions | None = None) -> Function:
@@ -37,9 +42,10 @@ def winograd_convolutions(function: Function, target: Target, decisions: Decisio
     """
     if not any(isinstance(n, Op) and n.op == "conv" and _may_transform(n) for n in walk_nodes(function.nodes)):
         return function
-    layouts = (decisions or Decisions()).of_kernel(function.name)
+    asked = decisions or Decisions()
+    layouts = asked.of_kernel(function.name)
     known = _known_values(function)
-    transformed: dict[Value, Value] = {}
+    transformed: dict[tuple[Value, int], Value] = {}
 
     def rewrite(r: Rewriter, node: Node) -> Sequence[Value] | None:
         if not isinstance(node, Op) or node.op != "conv" or not _may_transform(node) or node.args[1] not in known:
@@ -50,14 +56,19 @@ def winograd_convolutions(function: Function, target: Target, decisions: Decisio
             return None
         pays = min(out, channels) >= LEAST_CHANNELS and _most_places(image) >= LEAST_PLACES
         why = f"16 products for four results instead of 36 pay from {LEAST_CHANNELS} channels and {LEAST_PLACES} places on"
-        if not layouts.about(weight.name, target)("winograd", (False, True), pays, reorders=True, kind="layout", why=why):
+        decide = layouts.about(weight.name, target)
+        if not decide("winograd", (False, True), pays, reorders=True, kind="layout", why=why):
             return None
-        if transformed.get(weight) not in r.makers:  # none yet, or one inside of a branch that is not visible here
-            made = r.make("winograd_weight", (weight,), None, node)
+        large = asked.accuracy == "fast" and min(out, channels) >= MANY_CHANNELS and _most_places(image) >= MANY_PLACES
+        why = 'results along each dim of a tile; 4 takes 0.56 of the products of 2 and rounds more: by default only with accuracy="fast"'
+        tile = decide("winograd_tile", (2, 4), 4 if large else 2, reorders=True, kind="layout", why=why)
+        if transformed.get((weight, tile)) not in r.makers:  # none yet, or one inside of a branch that is not visible here
+            made = r.make("winograd_weight", (weight,), WeightAttrs(tile), node)
             if made is None:
                 return None
-            transformed[weight] = made[0]
-        return r.op("winograd_conv", (node.args[0], transformed[weight], *node.args[2:]), WinogradAttrs(node.attrs.padding), node)
+            transformed[weight, tile] = made[0]
+        attrs = WinogradAttrs(node.attrs.padding, tile)
+        return r.op("winograd_conv", (node.args[0], transformed[weight, tile], *node.args[2:]), attrs, node)
 
     return Rewriter(function, rewrite).run()
 

@@ -71,9 +71,10 @@ def shown(value: Value) -> str:
 class Decisions:
     """All decisions of one compilation: the values that the user asked for, by name, and the ones that were made."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None, effort: str = "full") -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None, effort: str = "full", accuracy: str = "full") -> None:
         self.values = {_name(name): _plain(name, value) for name, value in (values or {}).items()}
         self.effort = effort  # "fast": choices that compile fastest, where the bits of results stay the same
+        self.accuracy = accuracy  # "fast": also algorithms that round more
         self.kernels: list[OfKernel] = []
 
     def of_kernel(self, kernel: str, content: str = "") -> OfKernel:
@@ -93,12 +94,12 @@ class Decisions:
         return answers
 
     def text(self) -> str:
-        """Return the part of the cache key that stands for the effort and the decisions, in a canonical order.
+        """Return the part of the cache key that stands for effort, accuracy and decisions, in a canonical order.
 
         Empty if all are defaults.
         """
-        effort = "" if self.effort == "full" else f"\neffort {self.effort}"
-        return effort + (json.dumps(sorted(self.values.items())) if self.values else "")
+        modes = [f"\n{name} {mode}" for name, mode in (("effort", self.effort), ("accuracy", self.accuracy)) if mode != "full"]
+        return "".join(modes) + (json.dumps(sorted(self.values.items())) if self.values else "")
 
     def check_used(self, by: str = "rule", help: str = "pliant.explain lists the decisions of a program") -> None:
         """Raise DecisionError if a value was asked for under a name that no decision has.

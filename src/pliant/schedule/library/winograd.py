@@ -1,6 +1,6 @@
-"""Default rule for convolutions by Winograd's F(2x2, 3x3) in NCHWc layout: one batch of tiles after the other goes through all stages.
+"""Default rule for convolutions by Winograd's algorithm in NCHWc layout: one batch of tiles after the other goes through all stages.
 
-    tiles = B d B' of the padded operand; sum[k, l] = tiles[k, l] * weight[k, l] over channels, for 4x4 places (k, l); images = A sum A'
+    tiles = B d B' of the padded operand; sum[k, l] = tiles[k, l] * weight[k, l] over channels, for each place (k, l); images = A sum A'
 
     for image: for batch of rows of tiles (parallel):
         for block of channels: the rows with their padding; then the transformed tiles                            # workspace of a batch
@@ -38,8 +38,7 @@ from .convolution_roles import Convolution, block_registers, product_in_blocks
 from .epilogue import join_elementwise
 from .record import NotApplicable, Packing, Promotable, Rule, tried
 
-PLACES = 4  # places of a transformed tile along each dim
-TILE = 2  # results of a tile along each dim
+PLACES = {4: 2, 6: 4}  # places of a transformed tile along each dim -> results of a tile along each dim
 MOST_ROWS = 8  # most rows of a register tile; each smaller number may need a body of its own
 MOST_VECTORS = 4  # most vectors of a register tile: each is a stream through the weights
 SOME_TILES = (10, 20, 40)  # tiles in a row that the cost model averages over if the width is dynamic
@@ -56,6 +55,7 @@ class Winograd:
 
     product: Convolution
     places: tuple[str, str]  # the iterators of the product over places of a tile
+    results: int  # of a tile along each dim
     down: str  # the iterator of the product over rows of tiles
     padded: str
     tiles: str
@@ -74,25 +74,33 @@ def winograd_of(func: Func, block: Block, target: Target) -> Winograd | Refusal:
         return Refusal(f"an operand of block `{block.name}` is no tensor")
     places, down = _places(block, operand, product.weight)
     if len(places) != 2 or not down:
-        return Refusal(f"block `{block.name}` has no {PLACES}x{PLACES} places that both of its operands have")
+        return Refusal(f"block `{block.name}` has no 4x4 or 6x6 places that both of its operands have")
     tiles = _made_by(func, operand.buffer)
     sources = {a.buffer for a in accesses(tiles) if not a.write} if tiles else set()
     padded = _made_by(func, sources.pop()) if len(sources) == 1 else None
     users = readers(func, body.targets[0].buffer)
     if tiles is None or padded is None or len(users) != 1 or elementwise(users[0]) is None:
         return Refusal(f"block `{block.name}` does not stand between the transforms of its operand and of its result")
-    return Winograd(product, (places[0], places[1]), down[-2], padded.name, tiles.name, users[0].name)
+    results = PLACES[_places_along(operand, places[0])]
+    return Winograd(product, (places[0], places[1]), results, down[-2], padded.name, tiles.name, users[0].name)
 
 
 def _places(block: Block, operand: Load, weight: Load) -> tuple[list[str], list[str]]:
     """Return the names of the iterators over places that both operands have, and those of the operand that the weight does not have.
 
-    The first are none unless each has 4 places. Both are spatial iterators of the block.
+    The first are none unless all have 4 or all 6 places. Both are spatial iterators of the block.
     """
     spatial = [i.var for i in block.iters if i.kind == "S" and i.var in free_vars(operand)]
     places = [v for v in spatial if v in free_vars(weight) and v in operand.indices]
-    four = all(operand.buffer.shape[operand.indices.index(v)] is Const(PLACES, v.dtype) for v in places)
-    return [v.name for v in places] if four else [], [v.name for v in spatial if v not in places]
+    alike = {_places_along(operand, v.name) for v in places}
+    return [v.name for v in places] if len(alike) == 1 and alike <= PLACES.keys() else [], [v.name for v in spatial if v not in places]
+
+
+def _places_along(operand: Load, iterator: str) -> int:
+    """Return the size of the dim that an iterator indexes in an operand; 0 if it is no constant."""
+    at = next(n for n, e in enumerate(operand.indices) if isinstance(e, Var) and e.name == iterator)
+    size = operand.buffer.shape[at]
+    return int(size.value) if isinstance(size, Const) else 0
 
 
 def transforms_tiles(block: Block) -> bool:
@@ -171,7 +179,8 @@ class _Rule:
         registers = block_registers(self.lanes, full)
         widths = SOME_TILES if self.rows is None else (self.rows,)
         columns = self.columns * registers * full
-        works = tuple(ConvOverChannels(w, columns, self.depth, PLACES * PLACES * self.batch, 4, 4) for w in widths)
+        places = prod(self._extent(v) or 1 for v in self.roles.places)
+        works = tuple(ConvOverChannels(w, columns, self.depth, places * self.batch, 4, 4) for w in widths)
         vectors = tuple(v * registers for v in range(1, min(MOST_VECTORS, self.columns) + 1))
         sizes = TileSizes(range(1, min(MOST_ROWS, self.rows or MOST_ROWS) + 1), vectors)
         best = choose_tile(self.target, works, sizes)
@@ -194,7 +203,7 @@ class _Rule:
         images = self._inside(r.images, channel or at) if last != r.images else inner
         *rows, across, lane = images
         if len(rows) == 1 and self.batch > 1:  # rows of tiles, and rows of a tile: what a batch reads of the sums is known then
-            rows = list(s.split(rows[0], None, TILE))
+            rows = list(s.split(rows[0], None, r.results))
         s.compute_at(self.name, at)
         product = self._inside(self.name, at)
         names = self._iterators(r.tiles, self._result(r.tiles), write=True)
@@ -253,7 +262,7 @@ class _Rule:
         front, channel = loops[:-3], None
         if self.roles.product.column:
             *front, channel = front
-        at, *rows = s.split(y, None, *([self.batch] if self.batch > 1 else []), TILE)
+        at, *rows = s.split(y, None, *([self.batch] if self.batch > 1 else []), self.roles.results)
         s.reorder(*front, at, *([channel] if channel else []), *rows, *loops[-2:])
         return last, at, channel, [*rows, *loops[-2:]]
 
@@ -333,10 +342,10 @@ class _Rule:
         sum_tile(s, name, at, written, sums, [row, *inner], self.summing)
 
     def _transform_result(self, rows: list[LoopHandle], x: LoopHandle, lane: LoopHandle) -> None:
-        """Schedule the transform of the sums: the four results of a tile are unrolled, and channels are vectors; `x` is cut into tiles."""
+        """Schedule the transform of the sums: the results of a tile are unrolled, and channels are vectors; `x` is cut into tiles."""
         s = self.s
         s.reorder(*rows[:-1], x, rows[-1], lane)
-        across, beside = columns = s.split(x, None, TILE, tail="cut")
+        across, beside = columns = s.split(x, None, self.roles.results, tail="cut")
         for rest in columns.tails:
             *_, y, last = s.loops(rest)
             s.unroll(y)
