@@ -213,6 +213,7 @@ def steps(x: Tensor[f32, n], y: Out[f32, n]) -> None:
 
 BYTES = np.ones((8, 8), np.int8)
 WEIGHT = np.ones((8, 8, 1, 1), np.float32)
+TO_16 = np.ones((16, 8, 1, 1), np.float32)
 TO_ONE = np.ones((1, 8, 1, 3), np.float32)
 
 
@@ -224,6 +225,11 @@ def blocked(x: Tensor[f32, 1, 8, 4, 4]) -> Tensor[f32, 1, 8, 4, 4]:
 @function
 def to_one(x: Tensor[f32, 1, 8, 4, 8]) -> Tensor[f32, 1, 1, 4, 6]:
     return ops.relu(ops.conv(ops.conv(x, WEIGHT), TO_ONE))
+
+
+@function
+def pooled(x: Tensor[f32, 1, 8, 4, 4]) -> Tensor[f32, 1, 16]:
+    return ops.sum(ops.conv(ops.conv(x, WEIGHT), TO_16), axis=(2, 3))
 
 
 @function
@@ -243,6 +249,7 @@ PROGRAMS: dict[str, Any] = {
     "dot_products": integers,
     "one_row": ONE_ROW,
     "matmul": MATMUL,
+    "lane_sums": pooled,
     "decoding_into_copies": DECODING_INTO_COPIES,
     "rows": ROWS,
     "single_reductions": SINGLE_REDUCTIONS,

@@ -23,6 +23,7 @@ from .elementwise import ELEMENTWISE
 from .fallback import FALLBACK
 from .gemv import ONE_ROW
 from .inlining import DECODING, DECODING_INTO_COPIES, INLINING
+from .lane_sums import LANE_SUMS
 from .matmul import MATMUL
 from .record import Apply, Layouts, Match, Promotes, Rule
 from .recurrences import RECURRENCES
@@ -43,6 +44,7 @@ CPU: tuple[Rule, ...] = (
     DOT_PRODUCTS,
     ONE_ROW,
     MATMUL,
+    LANE_SUMS,
     DECODING_INTO_COPIES,
     ROWS,
     ONE_REDUCTION,
