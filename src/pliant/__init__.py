@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 _PLACES = {
     ".api": "Function Kernel compile function kernel parse",
     ".artifact": "load",
+    ".autotuning": "TuningResult autotune",
     ".explanation": "explain",
     ".exporting": "export",
     ".kernel_kind": "KernelKind kind",
@@ -29,6 +30,7 @@ _PLACES = {
     ".own_instructions": "DeclaredInstruction instruction",
     ".own_operators": "Operator operator",
     ".templates": "Template template",
+    ".tune": "tune",
     ".dtype": "DType",
     ".frontends.onnx": "from_onnx",
     ".graph.opset": "ops",
@@ -58,9 +60,10 @@ _PLACES = {
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from . import nn
+    from . import nn, tune
     from .api import Function, Kernel, compile, function, kernel, parse
     from .artifact import load
+    from .autotuning import TuningResult, autotune
     from .dtype import DType
     from .explanation import explain
     from .exporting import export
@@ -111,6 +114,7 @@ __all__ = [
     "State",
     "Template",
     "Tensor",
+    "TuningResult",
     "UnsupportedError",
     "acos",
     "acosh",
@@ -122,6 +126,7 @@ __all__ = [
     "atan2",
     "atanh",
     "auto_tensorize",
+    "autotune",
     "bf16",
     "bitcast",
     "block",
@@ -206,6 +211,7 @@ __all__ = [
     "template",
     "threads",
     "trunc",
+    "tune",
     "u2",
     "u4",
     "u8",
@@ -227,7 +233,7 @@ def __getattr__(name: str) -> Any:
     if place is None:
         raise AttributeError(f"module 'pliant' has no attribute {name!r}")
     module = import_module(place, __name__)
-    value = module if name in ("nn", "ops") else getattr(module, name)
+    value = module if name in ("nn", "ops", "tune") else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -11,6 +11,8 @@ A file (runtime/container.py) has a portable part and one part for each target:
     tensor     the bytes of a literal, memory-mapped (mmap)            portable
     code       a package: machine code and its interface               one for each target
 
+The metadata of the code says which records of tuning it was compiled with; they are used if it is compiled again.
+
 If no code part fits the machine (or it is from a Pliant with another binary interface), the program is compiled again, with a notice on
 stderr. Checksums of everything but the tensors are verified on reading; `verify=True` verifies the tensors too. Machine code is trusted:
 load only files from people whose programs you would run. `recompile=True` ignores the code in the file.
@@ -38,7 +40,7 @@ from .runtime.ctx import Ctx
 from .runtime.executable import Executable
 from .runtime.loading import open_package
 from .runtime.package import ENTRIES, Package
-from .support.errors import Error, InternalError, UnsupportedError
+from .support.errors import Error, InternalError, ModelFileError, UnsupportedError
 from .target import Target
 from .target import target as find_target
 
@@ -171,12 +173,25 @@ def load(
             print(f"pliant: {file.file} has no code for this machine (it has: {has}); compiling it", file=sys.stderr)
         from .pipeline import compile_program
 
-        package = compile_program(provenance.program, here, checked)
+        package = compile_program(provenance.program, here, checked, records=_records(file))
         literals = list(provenance.program.constants)
     try:
         return open_package(package, literals, (), threads, provenance)
     except ValueError as problem:
         raise broken(file.file, str(problem)) from None
+
+
+def _records(file: Container) -> list[str]:
+    """Returns the records of tuning that the code in a file was compiled with; none of code that cannot be read."""
+    lines: dict[str, None] = {}
+    for section in file.find("code"):
+        try:
+            package = Package.from_bytes(bytes(section.check()))
+        except ModelFileError:
+            continue
+        parts = [package, *([] if package.load is None else [package.load])]
+        lines |= dict.fromkeys(r.record for part in parts for r in part.interface.rules if r.record)
+    return list(lines)
 
 
 def read_program(path: str | os.PathLike[str]) -> Program:

@@ -1,7 +1,7 @@
 """From a program to a package: the steps, in order, each with what holds after it. Read this file first.
 
     PLIANT_SHOW=fuse,host python my_program.py      # prints the program after these steps; `all` for every one
-    PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice)
+    PLIANT_DISABLE=fuse,plan python my_program.py   # leaves optional ones out (`plan`: no memory is used twice; `records`: not tuned)
 
 There are five phases: GRAPH optimizes the graph, LOWER makes operators loop programs, FUSE fuses these, LAYOUT depends on the target, CODE
 schedules and compiles. Steps are verified and timed. What is shown is a whole program, whose text can be parsed and compiled from there.
@@ -34,7 +34,6 @@ from .graph.node import (
     walk_nodes,
 )
 from .program import Program
-from .runtime import code_cache
 from .runtime.package import Package
 from .step_watch import show_step, verify_step, warn_of_unknown, watch_loop_passes
 from .support.collector import fewer_collections
@@ -44,6 +43,7 @@ from .support.settings import read as read_settings
 from .sym.expr import free_vars
 from .target import Target
 from .target import target as find_target
+from .tuned_code import CodeStore, decisions_of
 
 if TYPE_CHECKING:
     from .schedule.decisions import Decisions
@@ -208,12 +208,12 @@ def _load_package(s: State, machine: Target) -> Package:
     start = replace(
         s, function=s.load, load=None, derived=(), foreign_calls=None, copy_elision=None, assembly=None, kernels=None, host=None
     )
-    package = _to_code(start, without(CODE, read_settings().disable), machine).package
+    package = to_code(start, without(CODE, read_settings().disable), machine).package
     assert package is not None
     return package
 
 
-def _to_code(start: State, steps: Sequence[Step], machine: Target | None = None) -> State:
+def to_code(start: State, steps: Sequence[Step], machine: Target | None = None) -> State:
     """Runs steps to the last one; code is made on the way, for `machine` if that is not the target."""
     from .backend import backend_of
 
@@ -396,49 +396,52 @@ def compile_program(
     decisions: Mapping[str, Any] | None = None,
     effort: str = "full",
     accuracy: str = "full",
+    records: Sequence[str] = (),
 ) -> Package:
     """Compiles a program for a target and returns its package; takes it from the code cache if it is there.
 
     With `load_here`, what is computed once from literals is code for this machine, which computes the same bits. `checked` adds run-time
     checks of accesses; `decisions`, `effort` and `accuracy` change choices of schedules, and a decision that no kernel has raises an Error.
+    `records` are records of tuning that came with the program; those of the user go before them.
     """
-    from .schedule.decisions import Decisions
-
     machine = find_target(target)
-    asked = Decisions(decisions, effort, accuracy)
     disabled = check_disabled(read_settings().disable)
+    asked = decisions_of(decisions, effort, records, accuracy)
+    store = CodeStore(asked)
     options = options_text(machine, disabled, asked.text(), load_here)
     cache = cache and options is not None
     key = b"" if options is None else cache_key(program, machine, checked) + options.encode()
     if cache:
-        found = code_cache.get(key)
+        found = store.get(key)
         if found is not None:
             return Package.from_bytes(found)
     try:
         with fewer_collections():
             if cache and options is not None and not checked and any(c.ndim for c in program.constants):
-                package = _compile_for_any_weights(program, machine, load_here, asked, options)
+                package = _compile_for_any_weights(program, machine, load_here, asked, options, store)
             else:
                 package = compile_as_far_as("emit", program, machine, checked, load_here, asked).finished
                 asked.check_used()
     finally:
         forget()
     if cache:
-        code_cache.put(key, package.to_bytes())
+        store.put(key, package.to_bytes())
     return package
 
 
-def _compile_for_any_weights(program: Program, machine: Target, load_here: bool, asked: Decisions, options: str) -> Package:
+def _compile_for_any_weights(
+    program: Program, machine: Target, load_here: bool, asked: Decisions, options: str, store: CodeStore
+) -> Package:
     """Returns the package of a program; takes it from the code cache if a program was compiled that differs only in values of weights."""
     from .weightless import Weightless
 
     last = GRAPH[-1].name  # no later step reads the values of a literal that is not a scalar, so the code is the same
     state = compile_as_far_as(last, program, machine, load_here=load_here, decisions=asked)
-    weightless = Weightless(state.function, program.constants, machine, options)
+    weightless = Weightless(state.function, program.constants, machine, options, store)
     package = weightless.get()
     if package is None:
         rest = without(steps_after(last), read_settings().disable)
-        package = _to_code(replace(state, computed=weightless.computed), rest).finished
+        package = to_code(replace(state, computed=weightless.computed), rest).finished
         asked.check_used()
         weightless.put(package)
     return weightless.filled(package)
@@ -460,7 +463,7 @@ def compile_as_far_as(
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
     start = replace(start, load_here=load_here, decisions=decisions or Decisions())
     steps = without(steps_to(last), disabled)
-    return _to_code(start, steps) if last == "emit" else run_steps(start, steps)
+    return to_code(start, steps) if last == "emit" else run_steps(start, steps)
 
 
 def _refuse_addresses(program: Program) -> None:
@@ -471,8 +474,8 @@ def _refuse_addresses(program: Program) -> None:
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:
-    """Returns the step names in `PLIANT_DISABLE`; raises if one is not the name of an optional step, or `plan`."""
-    optional = {s.name for s in STEPS if s.optional} | {"plan"}
+    """Returns the step names in `PLIANT_DISABLE`; raises if one is not the name of an optional step, `plan` or `records`."""
+    optional = {s.name for s in STEPS if s.optional} | {"plan", "records"}
     for name in sorted(names - optional):
         raise Error(f"PLIANT_DISABLE: there is no optimization `{name}`", facts=["there are: " + ", ".join(sorted(optional))])
     return names

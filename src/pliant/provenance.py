@@ -56,9 +56,9 @@ class Provenance:
     def fused(self) -> State:
         """The compile state after fusion and layout: calls of loop programs that are not scheduled yet."""
         from .pipeline import compile_as_far_as
-        from .schedule.decisions import Decisions
+        from .tuned_code import decisions_of
 
-        decisions = Decisions(self.decisions, self.effort, self.accuracy)
+        decisions = decisions_of(self.decisions, self.effort, accuracy=self.accuracy)
         return compile_as_far_as("copy_elision", self.program, self.target, self.checked, decisions=decisions)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Compiled programs by their structure alone: what is compiled for one set of weights serves every other one.
 
-    weightless = Weightless(function, literals, machine, options)   # the function after the graph passes
+    weightless = Weightless(function, literals, machine, options, store)   # the function after the graph passes
     package = weightless.get() or compile(…, computed=weightless.computed)
     weightless.filled(package)                                      # with the values that passes computed from this program's literals
 
@@ -24,11 +24,11 @@ from .graph.node import Function, relations, walk_nodes
 from .graph.structural import Form, array_form
 from .lower.host.package import COMPUTED, inline_constant
 from .program import Program
-from .runtime import code_cache
 from .runtime.interface import Constant
 from .runtime.package import Package
 from .support.errors import ModelFileError
 from .target import Target
+from .tuned_code import CodeStore
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,8 @@ Array = np.ndarray[Any, Any]
 class Weightless:
     """The place of a program in the code cache, whatever the values of its weights."""
 
-    def __init__(self, function: Function, literals: Sequence[Array], machine: Target, options: str) -> None:
+    def __init__(self, function: Function, literals: Sequence[Array], machine: Target, options: str, store: CodeStore) -> None:
+        self.store = store
         self.computed: tuple[Array, ...] = ()  # the literals that passes computed, in order of appearance
         number = {id(array): str(i) for i, array in enumerate(literals)}
         names: dict[int, str] = {}
@@ -58,7 +59,7 @@ class Weightless:
 
         None if there is none, or its names and sizes do not fit `computed`.
         """
-        data = code_cache.get(self.key)
+        data = self.store.get(self.key)
         try:
             package = None if data is None else Package.from_bytes(data)
         except ModelFileError:
@@ -69,7 +70,7 @@ class Weightless:
 
     def put(self, package: Package) -> None:
         """Stores a package that names computed literals in the code cache."""
-        code_cache.put(self.key, package.to_bytes())
+        self.store.put(self.key, package.to_bytes())
 
     def filled(self, package: Package) -> Package:
         """Returns the package, and its load part, with the data of computed literals in place of their names."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -55,6 +58,14 @@ def examples(text: str) -> list[Example]:
     return found
 
 
+@pytest.fixture
+def _own_environment() -> Iterator[None]:
+    """What an example sets in the environment is gone after its document."""
+    with patch.dict(os.environ):
+        yield
+
+
+@pytest.mark.usefixtures("_own_environment")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
 def test_examples(document: Path, tmp_path: Path) -> None:
     every = examples(document.read_text(encoding="utf-8"))

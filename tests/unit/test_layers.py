@@ -28,14 +28,15 @@ SEES: dict[str, set[str]] = {
     "lower": {*IR, "graph", "loop", "schedule", "codegen", "backend", "target", "runtime"},
 }
 COMPILER = {*SEES}
-PIPELINE = {*COMPILER, "program", "compilation", "cache_key", "weightless", "step_watch", "pipeline"}
+PIPELINE = {*COMPILER, "program", "compilation", "cache_key", "tuned_code", "weightless", "step_watch", "pipeline"}
 API = {*PIPELINE, "program_cost", "own_operators", "api", "artifact", "provenance", "machine_peak", "templates"}
 SEES |= {
     "program": COMPILER,
     "own_operators": COMPILER,
     "compilation": {*COMPILER, "program"},
     "cache_key": {*COMPILER, "program"},
-    "weightless": {*COMPILER, "program", "cache_key"},
+    "tuned_code": COMPILER,
+    "weightless": {*COMPILER, "program", "cache_key", "tuned_code"},
     "step_watch": {*COMPILER, "program", "compilation"},
     "pipeline": PIPELINE,
     "program_cost": PIPELINE,
@@ -47,6 +48,7 @@ SEES |= {
     "api": {*API, "frontends"},  # `pliant.compile("model.onnx")`
     "artifact": API,
     "explanation": API,
+    "autotuning": {*API, "tune"},
     "kernel_kind": API,
     "exporting": API,
     "provenance": {*API, "report"},  # an executable's report, made when it is asked for

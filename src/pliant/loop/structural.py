@@ -7,6 +7,7 @@ the full range. Nested sequences count as one.
     same(a, b); assert_same(a, b)        # the latter names the first path that differs
     structural_hash(func)                # sha256, stable across processes
     promoted_hash(func)                  # the same for programs that differ only in static dims of their parameters
+    opened(func)                         # a hash for the same, whatever its blocks are called and its dims may be; and the static dims
 
 All of them use one walk that writes a program as a list of lines. Variables, buffers and distinct expressions are numbered in order of
 appearance, so the list is linear in the size of the program even where expressions share subexpressions.
@@ -42,9 +43,24 @@ def promoted_hash(func: Func) -> bytes:
     share it; one of 384 x 384 does not, because there the two dims are equal. An extent of 1 is never promoted, because it decides
     broadcasting.
     """
-    sizes = [e.value for b in func.buffers for e in b.shape if isinstance(e, Const) and e.value != 1]
-    promoted = {size: f"k{n}" for n, size in enumerate(dict.fromkeys(sizes))}
-    return hashlib.sha256("\n".join(_Writer(func, promoted=promoted).lines).encode()).digest()
+    return hashlib.sha256("\n".join(_Writer(func, promoted=_promoted(func)).lines).encode()).digest()
+
+
+def opened(func: Func, hints: Iterable[str] = ()) -> tuple[bytes, tuple[int, ...]]:
+    """Returns a hash of the program with its sizes opened, and these sizes in the order of their first use.
+
+    As in `promoted_hash`, constant extents of parameters count as symbols. Names of blocks, ranges of dims, and the annotations `hints` do
+    not count either: what holds for such a program holds, more or less well, for all programs of its form.
+    """
+    promoted = _promoted(func)
+    lines = _Writer(func, promoted=promoted, form=frozenset(hints)).lines
+    return hashlib.sha256("\n".join(lines).encode()).digest(), tuple(promoted)
+
+
+def _promoted(func: Func) -> dict[int, str]:
+    """Returns a symbol for each constant extent of the parameters, except 1."""
+    sizes = [int(e.value) for b in func.buffers for e in b.shape if isinstance(e, Const) and e.value != 1]
+    return {size: f"k{n}" for n, size in enumerate(dict.fromkeys(sizes))}
 
 
 def same(a: Func, b: Func) -> bool:
@@ -70,8 +86,11 @@ def assert_same(a: Func, b: Func) -> None:
 class _Writer:
     """Writes a program as canonical lines, names replaced by numbers; with `track`, also the path of each line and its object."""
 
-    def __init__(self, func: Func, *, track: bool = False, promoted: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, func: Func, *, track: bool = False, promoted: Mapping[int, str] | None = None, form: frozenset[str] | None = None
+    ) -> None:
         self.promoted = promoted or {}  # constant -> the symbol that replaces it
+        self.form = form  # if set, names of blocks, ranges of dims, and annotations of these names are left out
         self.lines: list[str] = []
         self.marks: list[tuple[str, object]] = []
         self.track = track
@@ -148,7 +167,7 @@ class _Writer:
             if isinstance(p.value, Var):
                 self.emit(f"scalar {self.bind(p.value)} {p.role}", p.value.name)
         for s in func.symbols:
-            low, high, step = (s.min, s.max, s.multiple_of) if isinstance(s, Dim) else (0, DIM_MAX, 1)
+            low, high, step = (s.min, s.max, s.multiple_of) if isinstance(s, Dim) and self.form is None else (0, DIM_MAX, 1)
             self.emit(f"dim {self.bind(s)} {low} {high} {step}", s.contract if isinstance(s, Dim) else s.name)
         for p in func.params:
             if isinstance(p.value, Buffer):
@@ -188,13 +207,14 @@ class _Writer:
     def block(self, s: Block) -> None:
         values = self.exprs((i.value for i in s.iters), "values")
         iters = " ".join([f"{i.kind}{self.bind(i.var)}" for i in s.iters])
-        self.emit(f"block {s.name!r} {iters} = {values}", f'block {s.name} "{"".join(i.kind for i in s.iters)}"')
+        name = repr(s.name) if self.form is None else ""
+        self.emit(f"block {name} {iters} = {values}", f'block {s.name} "{"".join(i.kind for i in s.iters)}"')
         self.emit(f"where {self.expr(s.predicate, 'where')}", s.predicate)
         for word, regions in (("reads", s.reads), ("writes", s.writes)):
             self.emit(f"{word} {'-' if regions is None else len(regions)}", f"{word}: {'derived' if regions is None else len(regions)}")
             for r in regions or ():
                 self.region(word, r)
-        self.emit(f"notes {_notes(s.annotations)}")
+        self.emit(f"notes {_notes({k: v for k, v in s.annotations.items() if k not in (self.form or ())})}")
         self.emit(f"init {s.init is not None}", "init" if s.init is not None else "no init")
         if s.init is not None:
             self.stmt(s.init, f"block {s.name}.init")

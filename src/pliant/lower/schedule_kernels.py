@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..backend import backend_of
 from ..graph import node as g
 from ..graph.stage import Stage
+from ..loop.analysis.nests import blocks
 from ..loop.buffer import Buffer
 from ..loop.lowering import Named, Watch
 from ..loop.passes.add_checks import add_checks
@@ -19,8 +20,10 @@ from ..loop.printer import print_func
 from ..loop.stmt import Call, Func, walk_stmts
 from ..loop.structural import structural_hash
 from ..runtime.interface import Choice, Rule
-from ..schedule.decisions import Decision, Decisions, shown
-from ..support.errors import UnsupportedError
+from ..schedule.decisions import Decision, Decisions, OfKernel, shown
+from ..schedule.domains import Value
+from ..schedule.records import Found, kernel_key
+from ..support.errors import ScheduleError, UnsupportedError
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..target import Target
@@ -101,8 +104,7 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.scheduled:
-            decisions = self.decisions.of_kernel(func.name, key.hex())
-            scheduled, why = self.backend.schedule(func, self.target, decisions)
+            scheduled, why, decisions, record = self._scheduled(func, key.hex())
             if not func.attrs.scheduled:
                 scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
             before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
@@ -113,11 +115,32 @@ class Kernels:
             sizes = tuple((i, v) for i, v in enumerate(inputs) if isinstance(v, Var) and v in used)
             params = tuple(p for p in lifted.params if p.value not in used)  # a scalar that a shape uses becomes a symbol
             taken = ", ".join(repr(b) for b in func.buffers)
-            rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()))
+            rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()), record)
             self.scheduled[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
             if self.assembly is not None:
                 self.assembly.kernel(self.scheduled[key].func)
         return self.scheduled[key]
+
+    def _scheduled(self, func: Func, content: str) -> tuple[Func, str, OfKernel, str]:
+        """Returns the program scheduled by the rules, why, its decisions, and the record of tuning that it took ("": none)."""
+        found = None
+        if self.decisions.records is not None and not func.attrs.scheduled:
+            found = self.decisions.records.find(kernel_key(func, self.target))
+        decisions = self.decisions.of_kernel(func.name, content, recorded_values(found, func))
+        try:
+            scheduled, why = self.backend.schedule(func, self.target, decisions)
+            problem = reordering(decisions)
+        except ScheduleError as error:
+            if found is None:
+                raise
+            problem = error.what
+        if found is None:
+            return scheduled, why, decisions, ""
+        if not problem:
+            return scheduled, f"{why}; {tuned(found)}", decisions, found.record.line()
+        decisions = self.decisions.instead_of(decisions, content)
+        scheduled, why = self.backend.schedule(func, self.target, decisions)
+        return scheduled, f"{why}; a record of tuning does not fit: {problem}", decisions, ""
 
     def _told(self, name: str, before: Func, after: Func) -> Func:
         """Reports the result of a kernel pass to the `watch` callback, if there is one; returns `after`."""
@@ -144,6 +167,25 @@ class Kernels:
 def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
     """Returns the decisions that had more than one possible value, as records of text for reports."""
     return tuple(Choice(d.name, shown(d.value), d.values(), d.reason, d.reorders) for d in decisions if d.domain.size > 1)
+
+
+def recorded_values(found: Found | None, func: Func) -> dict[str, Value]:
+    """Returns the decisions of a record under the names of the blocks of a program; those about other blocks are dropped."""
+    names = {str(n): b.name for n, b in enumerate(blocks(func.body))}
+    values = {} if found is None else found.record.decisions
+    parts = ((name.partition("."), v) for name, v in values.items())
+    return {f"{names[number]}.{what}": v for (number, _, what), v in parts if number in names}
+
+
+def reordering(decisions: OfKernel) -> str:
+    """Returns why a record may not be used: a value that it gave has turned out to reorder a sum; "" if none has."""
+    wrong = (d for d in decisions.made.values() if d.reorders and d.name in decisions.recorded and d.value != d.default)
+    return next((f"`{d.name}` reorders a sum" for d in wrong), "")
+
+
+def tuned(found: Found) -> str:
+    """Returns for `pliant.explain` which record was taken."""
+    return f"tuned: {found.record.described()}" + (f" ({found.remark})" if found.remark else "")
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:

@@ -129,6 +129,7 @@ class Rule(NamedTuple):
     why: str
     content: str = ""  # a hash of the program, to distinguish programs of one name
     choices: tuple[Choice, ...] = ()
+    record: str = ""  # the record of tuning that it took, a line of JSON
 
     @property
     def reasons(self) -> list[str]:
@@ -201,7 +202,7 @@ class Interface(NamedTuple):
 
 
 # Fields that files of earlier versions lack; their defaults say what such files mean.
-_ADDED = {"Interface": {"relations"}}
+_ADDED = {"Interface": {"relations"}, "Rule": {"record"}}
 
 
 def _read(record: Any, data: Any, path: str) -> Any:

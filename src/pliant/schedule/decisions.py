@@ -13,6 +13,8 @@ by the same function: `OfKernel.decide`. Domains are lists, or objects that coun
 
 A decision that `reorders` changes the order of a sum, hence its last bits; all others keep the bits. Decisions of kind `layout` belong
 to a value that several kernels read, and are made before any of these is scheduled.
+
+Where nobody asks for a value, a record of tuning (`records.py`) may prefer another one than the default. It is taken as far as it is legal.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from .domains import Choices, Domain, V, Value
 
 if TYPE_CHECKING:
     from ..target import Target
+    from .records import Reader
 
-Kind = Literal["schedule", "layout"]
+Kind = Literal["schedule", "sharing", "layout"]  # sharing: how threads share the work, which one thread cannot measure
 SHOWN = 12  # values of a domain that an error message lists
 
 
@@ -71,14 +74,17 @@ def shown(value: Value) -> str:
 class Decisions:
     """All decisions of one compilation: the values that the user asked for, by name, and the ones that were made."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None, effort: str = "full", accuracy: str = "full") -> None:
+    def __init__(
+        self, values: Mapping[str, Any] | None = None, effort: str = "full", accuracy: str = "full", records: Reader | None = None
+    ) -> None:
         self.values = {_name(name): _plain(name, value) for name, value in (values or {}).items()}
         self.effort = effort  # "fast": choices that compile fastest, where the bits of results stay the same
         self.accuracy = accuracy  # "fast": also algorithms that round more
+        self.records = records if effort == "full" else None  # what tuning found out
         self.kernels: list[OfKernel] = []
 
-    def of_kernel(self, kernel: str, content: str = "") -> OfKernel:
-        """Return the decisions of one kernel, with the values that the user asked for in it.
+    def of_kernel(self, kernel: str, content: str = "", recorded: Mapping[str, Value] | None = None) -> OfKernel:
+        """Return the decisions of one kernel, with the values that the user asked for in it, else those of a record.
 
         `content` is a hash that tells kernels of one name apart. A value may be asked for as `<block>.<what>`, `<kernel>.<block>.<what>` or
         `<kernel>@<hash>.<block>.<what>`; the most specific name wins.
@@ -89,9 +95,14 @@ class Decisions:
             name, _, start = of[-1].partition("@") if of else ("", "", "")
             if len(of) <= 2 and name in ("", kernel) and content.startswith(start):
                 names[f"{block}.{what}"] = full
-        answers = OfKernel(kernel, names, self.values, fast=self.effort == "fast")
+        answers = OfKernel(kernel, names, self.values, fast=self.effort == "fast", recorded=recorded)
         self.kernels.append(answers)
         return answers
+
+    def instead_of(self, other: OfKernel, content: str) -> OfKernel:
+        """Return the decisions of a kernel that is scheduled again without its record; those of the first attempt are forgotten."""
+        self.kernels.remove(other)
+        return self.of_kernel(other.kernel, content)
 
     def text(self) -> str:
         """Return the part of the cache key that stands for effort, accuracy and decisions, in a canonical order.
@@ -122,10 +133,18 @@ class Decisions:
 class OfKernel:
     """The decisions of one kernel in a compilation, those of all its variants together."""
 
-    __slots__ = ("fast", "kernel", "made", "names", "values")
+    __slots__ = ("fast", "kernel", "made", "names", "recorded", "values")
 
-    def __init__(self, kernel: str, names: Mapping[str, str], values: Mapping[str, Value], fast: bool = False) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        names: Mapping[str, str],
+        values: Mapping[str, Value],
+        fast: bool = False,
+        recorded: Mapping[str, Value] | None = None,
+    ) -> None:
         self.kernel = kernel
+        self.recorded = recorded or {}  # `<block>.<what>` -> the value of a record, taken as far as it is legal
         self.fast = fast  # takes the values that compile fastest
         self.names = names  # `<block>.<what>` -> the full name under which its value was asked for
         self.values = values
@@ -136,13 +155,16 @@ class OfKernel:
         return Decide(self, block, target)
 
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Kind, why: str | Callable[[], str]) -> V:
-        """Return the value asked for, or the default if none was, and record the decision.
+        """Return the value asked for, else the one nearest to that of a record, else the default, and record the decision.
 
         A name may be decided again, in another variant of the kernel; the first record stays. Raises a DecisionError if the value asked for
-        is not in the domain. `reorders` says that another value changes the order of a sum.
+        is not in the domain. `reorders` says that another value changes the order of a sum:
+        a record has no say in those.
         """
         full, legal = self.names.get(name, ""), _domain(domain)
         value = legal.member(self.values[full]) if full else default
+        if not full and name in self.recorded and not reorders and legal.size:
+            value, why = legal.nearest(self.recorded[name]), "from a record of tuning"
         if value is None:
             d = Decision(full, self.values[full], legal, default)
             raise DecisionError(

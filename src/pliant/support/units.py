@@ -20,3 +20,9 @@ def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
             return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
         value /= base
     return f"{value:.0f} {units[-1]}" if value >= 999.5 else f"{value:.3g} {units[-1]}"
+
+
+def in_seconds(seconds: float) -> str:
+    """Returns a duration as text with three digits: `12.3 us`, `1.5 ms`, `2 s`."""
+    scale, unit = next(((f, u) for f, u in ((1.0, "s"), (1e3, "ms"), (1e6, "us")) if seconds * f >= 1), (1e9, "ns"))
+    return f"{seconds * scale:.3g} {unit}"

@@ -1,1 +1,24 @@
-"""Foundation of autotuning: measures compiled programs in separate processes."""
+"""Autotuning: searches the decisions of kernels for the fastest ones, by measuring (`docs/design/0029-tuning.md`).
+
+The function is `pliant.autotune`. This package has its parts: the space of a kernel, cost model, strategy, measuring in a child process,
+and the database of what was found. It stands above the pipeline; compilations read records through `schedule/records.py`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cost_model import CostModel, Ridge
+    from .space import Space
+    from .strategy import Descent, Strategy
+
+__all__ = ["CostModel", "Descent", "Ridge", "Space", "Strategy"]
+
+_HOME = {"CostModel": ".cost_model", "Ridge": ".cost_model", "Space": ".space", "Descent": ".strategy", "Strategy": ".strategy"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name of the package at its first use, from the module that defines it. Raises an AttributeError for other names."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name], __name__), name)

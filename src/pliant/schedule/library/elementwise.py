@@ -99,7 +99,7 @@ def _shared(s: Schedule, rows: Sequence[LoopHandle], columns: LoopHandle, decide
     if len(rows) < 2 or not short:
         return len(rows)
     why = f"vectors of fewer than {SHORT} elements: the last loop stays a loop, and its indices need no division"
-    count: int = decide("shared", (len(rows) - 1, len(rows)), len(rows) - 1, why=why)
+    count: int = decide("shared", (len(rows) - 1, len(rows)), len(rows) - 1, kind="sharing", why=why)
     return count
 
 

@@ -38,7 +38,7 @@ def schedule_anything(s: Schedule, roles: object, decide: Decide) -> str:
     if loop is not None and decide("vectors", (False, True), True) and tried(partial(s.vectorize, _handle(s, name, loop))):
         done.append(f"vectors along `{loop.var.name}` in `{name}`")
     outer = _outermost(s.program, name)
-    if outer is not None and decide("threads", (False, True), True) and tried(partial(s.parallel, _handle(s, name, outer))):
+    if outer is not None and decide("threads", (False, True), True, kind="sharing") and tried(partial(s.parallel, _handle(s, name, outer))):
         done.append(f"threads over `{outer.var.name}`")
     return f"fallback: {', '.join(done) or f'`{name}` as it stands'}{warning}"
 

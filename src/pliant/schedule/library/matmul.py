@@ -370,7 +370,7 @@ class TiledProduct:
                 return panel, False
             many = count is None or count >= FEW_PANELS
             why = f"{'a dynamic number of' if count is None else count} panels; fewer than {FEW_PANELS} do not keep threads busy"
-            share = self.decide("share", ("panels", "rows"), "panels" if many else "rows", why=why)
+            share = self.decide("share", ("panels", "rows"), "panels" if many else "rows", kind="sharing", why=why)
             return panel, worth(share == "panels") and tried(partial(s.parallel, panel))
         inside = batch[0] in below
         beside = beside and not inside

@@ -273,7 +273,7 @@ class _Rule:
     def _share(self, outer: list[LoopHandle], tiles: list[LoopHandle]) -> LoopHandle | None:
         """Parallelize images and tiles of rows, or images alone; return the loop around a tile. None if there is none."""
         why = "there are more tiles than images: they keep more threads busy"
-        if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", why=why) == "tiles":
+        if not outer or not tiles or self.decide("share", ("tiles", "images"), "tiles", kind="sharing", why=why) == "tiles":
             return share(self.s, [*outer, *tiles])
         share(self.s, outer)
         return tiles[-1]
@@ -376,7 +376,7 @@ class _Rule:
             left = s.loop(rest, self.roles.column)
             self._masked(rest, left, constant_extent(s.program, left.loop), tiled)
         if len(s.loops(name)) == 2 + tiled + self.depth:  # a row is all there is
-            grain = self.decide("grain", GRAINS, SHARED_VECTORS, why="vectors that a thread takes at a time")
+            grain = self.decide("grain", GRAINS, SHARED_VECTORS, kind="sharing", why="vectors that a thread takes at a time")
             tried(partial(s.parallel, vectors, grain=grain))
             v = 1
         if v == 1:

@@ -1,0 +1,143 @@
+"""`pliant.autotune`: searches the schedules of a program's kernels by measuring, and keeps what it finds for every later compilation.
+
+result = pliant.autotune("model.onnx", dims={"n": (1, 512)}, weights={"n": [1, 17, 128]}, minutes=10)
+print(result)                       # what was found for each kernel
+f = result.apply()                  # compiled with it, as `pliant.compile` does from now on
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .api import compile, program_of
+from .program import Program
+from .runtime.executable import Executable
+from .schedule.decisions import shown
+from .support.errors import Error
+from .support.source import caller_span
+from .support.units import in_seconds
+from .target import target as find_target
+from .tuned_code import records_path
+
+if TYPE_CHECKING:
+    from .tune.tuner import TaskState, Tuner
+
+
+class TunedKernel(NamedTuple):
+    """A row of the table of a tuning: what is known of one kernel."""
+
+    kernel: str
+    calls: int  # how often the program calls it
+    seconds: float  # of a call with the default schedule, on one thread, the mean over the sizes where it was measured
+    share: float  # of the time of all kernels
+    candidates: int  # that are known, of this and of earlier searches
+    ratio: float  # the time with the record to that with the default
+    decisions: Mapping[str, Any]  # of the record; empty without one
+    finished: bool  # nothing is left to try
+    problem: str = ""  # why it could not be measured
+
+
+class TuningResult:
+    """What a tuning found: a table of kernels, a report, and the program compiled with it."""
+
+    def __init__(self, program: Program, tuner: Tuner, left_out: Sequence[str]) -> None:
+        self._program = program
+        self._states: tuple[TaskState, ...] = tuple(tuner.states)
+        self.left_out = tuple(left_out)  # kernels that cannot be measured by themselves, with the reason
+        self.candidates = tuner.candidates  # measured by this search
+        self.measurements = tuner.runner.count  # with those of defaults and winners
+        self.seconds = time.monotonic() - tuner.started
+
+    @property
+    def table(self) -> tuple[TunedKernel, ...]:
+        """A row for each kernel, those with the largest share of the time first."""
+        total = sum(s.task.calls * s.seconds for s in self._states) or 1.0
+        rows = [
+            TunedKernel(
+                s.task.name,
+                s.task.calls,
+                s.seconds,
+                s.task.calls * s.seconds / total,
+                len(s.outcomes),
+                s.ratio,
+                {} if s.record is None else dict(s.record.decisions),
+                s.finished,
+                s.problem,
+            )
+            for s in self._states
+        ]
+        return tuple(sorted(rows, key=lambda r: -r.share))
+
+    @property
+    def ratio(self) -> float:
+        """The time of all kernels with their records to that with the defaults, as measured kernel by kernel."""
+        return sum(r.share * r.ratio for r in self.table) if any(r.share for r in self.table) else 1.0
+
+    def apply(self) -> Executable:
+        """Compiles the program with what was found."""
+        return compile(self._program)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes an HTML page: a table of the kernels, the best candidate over time, and the effect of each decision."""
+        from .tune.report import write_report
+
+        write_report(path, self, self._states)
+
+    def __str__(self) -> str:
+        lines = [line(r) for r in self.table]
+        lines += [f"not tuned: {reason}" for reason in self.left_out]
+        lines += [
+            f"{self.candidates} candidates in {self.seconds:.0f} s; kernels take {100 * self.ratio:.1f} % of the time of the defaults"
+        ]
+        return "\n".join(lines)
+
+
+def line(r: TunedKernel) -> str:
+    """Returns a row of the table as text."""
+    if r.problem:
+        return f"{r.kernel}: {r.problem}"
+    what = ", ".join(f"{name} = {shown(v)}" for name, v in r.decisions.items()) or "the default"
+    state = "" if r.finished else " (not finished)"
+    return (
+        f"{r.kernel}: {100 * r.ratio:.1f} % of {in_seconds(r.seconds)}, {100 * r.share:.0f} % of all, {r.candidates} tried{state}: {what}"
+    )
+
+
+def autotune(
+    src: Any,
+    dims: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Sequence[int]] | None = None,
+    minutes: float = 10.0,
+    progress: Callable[[Tuner], None] | None = None,
+) -> TuningResult:
+    """Searches faster schedules for the kernels of a program on this machine, and keeps them for every later compilation.
+
+    `src` and `dims` are as in `pliant.compile`. `weights` are the sizes at which kernels are measured, for each dim by name; repeat a size
+    to give it more weight. All dims are at the same place of their lists. Without it, three sizes of the contract are. The search ends
+    after `minutes`, or when nothing is left to try. `progress` is called with the tuner after each batch of candidates. What was found is
+    kept whenever the search is stopped. Results of programs keep their bits. Raises an Error if `minutes` is not positive, or if records
+    cannot be written.
+    """
+    from .tune.database import Database
+    from .tune.runner import Runner
+    from .tune.tasks import samples_of, tasks_of
+    from .tune.tuner import Tuner
+
+    if not minutes > 0:
+        raise Error(f"a tuning cannot take {minutes} minutes", where=caller_span())
+    path = records_path()
+    if path is None:
+        raise Error("there is no folder for records of tuning", where=caller_span(), help="set PLIANT_CACHE to a folder")
+    deadline = time.monotonic() + 60 * minutes
+    program = program_of(src)
+    if dims:
+        program = program.with_dims(dims)
+    machine = find_target("native")
+    tasks, left_out = tasks_of(program, machine, samples_of(program, weights))
+    with Database(path) as database, Runner() as runner:
+        tuner = Tuner(tasks, machine, database, runner, deadline, progress)
+        tuner.run()
+        return TuningResult(program, tuner, left_out)

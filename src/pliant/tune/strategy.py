@@ -1,0 +1,77 @@
+"""Strategies: which candidates are measured next.
+
+Descent().propose(space, outcomes, model, stream, 8)     # up to 8 vectors that were not tried; none: the search has ended
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Protocol
+
+from ..schedule.domains import Value
+from ..support.errors import ScheduleError
+from ..support.random import Stream
+from .cost_model import CostModel
+from .database import Outcome, vector_of, vector_text
+from .space import Space, Vector
+
+DRAWN = 24  # random candidates of a task besides the neighbors of the best ones
+POOL = 256  # random vectors among which the model chooses them
+GAIN = 0.99  # a ratio below this is a gain: noise is smaller
+
+
+class Strategy(Protocol):
+    """The interface of a search."""
+
+    def propose(
+        self, space: Space, outcomes: Mapping[str, Outcome], model: CostModel, stream: Stream, count: int
+    ) -> list[dict[str, Value]]:
+        """Returns at most `count` vectors to measure next, none if the search has ended.
+
+        `space` is the space around the default, `outcomes` what is known of the vectors that were tried (as texts).
+        """
+
+
+class Descent:
+    """Coordinate descent from the default and from the best vector so far, after some random candidates that the model likes."""
+
+    def propose(
+        self, space: Space, outcomes: Mapping[str, Outcome], model: CostModel, stream: Stream, count: int
+    ) -> list[dict[str, Value]]:
+        """Returns the untried neighbors of the best vector that the model expects most of; first some random vectors, too."""
+        measured = [(vector_of(text), o.ratio) for text, o in outcomes.items() if o.ratio is not None]
+        model.fit(space, measured)
+        pool: dict[str, dict[str, Value]] = {}
+        if len(outcomes) < DRAWN and prod(d.domain.size for d in space.decisions.values()) > DRAWN:
+            drawn = [space.drawn(stream) for _ in range(POOL)]
+            best = _ranked(space, _untried(drawn, outcomes), model)[: count // 2]
+            pool = {vector_text(v): v for v in best}
+        for start in _starts(measured):
+            left = [v for v in _untried(_neighbors(space, start), outcomes) if vector_text(v) not in pool]
+            pool |= {vector_text(v): v for v in _ranked(space, left, model)[: count - len(pool)]}
+        return list(pool.values())[:count]
+
+
+def _starts(measured: list[tuple[dict[str, Value], float]]) -> list[Vector]:
+    """Returns the vectors whose neighbors are tried: the best one if it gains something, then the default."""
+    best = min(measured, key=lambda m: m[1], default=({}, 1.0))
+    return [best[0], {}] if best[1] < GAIN and best[0] else [{}]
+
+
+def _neighbors(space: Space, start: Vector) -> list[dict[str, Value]]:
+    try:
+        return list(space.around(start).neighbors(Stream(vector_text(start))))
+    except ScheduleError:  # it was measured with rules that have since been changed
+        return []
+
+
+def _untried(vectors: list[dict[str, Value]], outcomes: Mapping[str, Outcome]) -> list[dict[str, Value]]:
+    """Returns the vectors that are neither the default nor tried, each once."""
+    return list({text: v for v in vectors if v and (text := vector_text(v)) not in outcomes}.values())
+
+
+def _ranked(space: Space, vectors: list[dict[str, Value]], model: CostModel) -> list[dict[str, Value]]:
+    """Returns the vectors, those of the shortest expected time first."""
+    times = model.predict(space, vectors)
+    return [v for _, v in sorted(zip(times, vectors, strict=True), key=lambda pair: (pair[0], vector_text(pair[1])))]

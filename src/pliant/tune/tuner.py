@@ -1,0 +1,228 @@
+"""The tuner: gives time to tasks, measures candidates in batches, and keeps what is found.
+
+    with Database(path) as database, Runner() as runner:
+        tuner = Tuner(tasks, machine, database, runner, deadline=time.monotonic() + 60)
+        tuner.run()
+        tuner.states[0].best                       # ({"0.tile": (4, 2)}, 0.93)
+
+The next batch goes to the task with the largest expected gain: its share of the program's time, by what its last batches gained. Everything
+is on disk as soon as it is measured; a winner is measured once more, for longer, before it becomes a record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import TYPE_CHECKING, Any
+
+from ..schedule.decisions import Decisions
+from ..schedule.domains import Value
+from ..schedule.records import Record
+from ..support.errors import Error, InternalError, ScheduleError
+from ..support.memos import forget
+from ..support.random import Stream
+from .cost_model import CostModel, Ridge
+from .database import Database, Outcome, vector_of, vector_text
+from .kernel_code import compile_kernel
+from .space import Space, Vector, named
+from .strategy import GAIN, Descent, Strategy
+
+if TYPE_CHECKING:
+    from ..runtime.package import Package
+    from ..target import Target
+    from .runner import Runner, Trial
+    from .tasks import Task
+
+BATCH = 8  # candidates between two decisions about which task is next
+SECONDS = 0.02  # of calls of each program on each sample, for a candidate
+CHECKED = 0.1  # the same for a winner
+HOPE = 0.1  # the part of a task's time that its first batch is expected to gain
+
+
+@dataclass(slots=True)
+class TaskState:
+    """What is known of a task: its default, its candidates, and the record that was found."""
+
+    task: Task
+    space: Space
+    outcomes: dict[str, Outcome] = field(default_factory=dict)  # by vectors as text
+    seconds: float = 0.0  # of the default, the mean over the samples
+    default: Package | None = None
+    record: Record | None = None
+    checked: set[str] = field(default_factory=set)  # vectors that were measured again as winners
+    finished: bool = False
+    batches: int = 0
+    gained: float = HOPE  # the part of its time that the last batches gained
+    curve: list[tuple[float, float]] = field(default_factory=list)  # (second of the search, best ratio)
+    problem: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The time of the record to that of the default; 1.0 without a record."""
+        return 1.0 if self.record is None else self.record.ratio
+
+    def best(self) -> tuple[Vector, float]:
+        """Returns the best vector that was not refused as a winner, and its ratio; the default if none is better."""
+        measured = [(o.ratio, text) for text, o in self.outcomes.items() if o.ratio is not None]
+        ratio, text = min(measured, default=(1.0, "{}"))
+        return vector_of(text), ratio
+
+    def expected(self) -> float:
+        """Returns the seconds of the program's time that the next batch is expected to gain."""
+        return self.task.calls * self.seconds * self.gained
+
+
+Progress = Callable[["Tuner"], None]
+
+
+class Tuner:
+    """A search over several tasks until a deadline, or until nothing is left to try."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        machine: Target,
+        database: Database,
+        runner: Runner,
+        deadline: float,
+        progress: Progress | None = None,
+        strategy: Strategy | None = None,
+        model: Callable[[], CostModel] = Ridge,
+        compile: Callable[[Any, Target, Decisions], Package] = compile_kernel,
+    ) -> None:
+        self.machine, self.database, self.runner = machine, database, runner
+        self.deadline, self.started = deadline, time.monotonic()
+        self.progress, self.compile = progress, compile
+        self.strategy, self.model = strategy or Descent(), model
+        self.current: TaskState | None = None  # the task whose arguments the runner has
+        self.candidates = 0  # measured by this tuner
+        self.states = [self._state(t) for t in tasks]
+
+    def run(self) -> None:
+        """Searches until the deadline; what was found before an exception (Ctrl-C) is kept."""
+        try:
+            for s in self.states:
+                if not s.finished and not s.problem and self.left() > 0:
+                    self._default(s)
+            while self.left() > 0 and (open_ := [s for s in self.states if not s.finished and not s.problem and s.default is not None]):
+                self._batch(max(open_, key=TaskState.expected))
+        finally:
+            if self.progress is not None:
+                self.progress(self)
+
+    def left(self) -> float:
+        """Returns the seconds that are left."""
+        return self.deadline - time.monotonic()
+
+    def _state(self, task: Task) -> TaskState:
+        """Returns what the database knows of a task."""
+        space = Space.of(task.func, self.machine, {})
+        state = TaskState(task, space, self.database.trials(task.identity))
+        known = self.database.task(task.identity)
+        if known is not None:
+            state.seconds, state.finished = known
+        state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
+        state.finished = state.finished or not space.decisions
+        return state
+
+    def _default(self, s: TaskState) -> None:
+        """Compiles and measures the default of a task."""
+        try:
+            s.default = self.compile(s.task.func, self.machine, Decisions())
+            self._select(s)
+            trial = self.runner.measure([s.default, s.default], SECONDS)
+        except Error as error:
+            s.problem = error.what
+            return
+        if trial.status != "ok":
+            s.problem, s.default = f"the default schedule {trial.status}: {trial.message}", None
+            return
+        s.seconds = sum(trial.seconds) / len(trial.seconds)
+        self.database.set_task(s.task.identity, s.seconds, False)
+
+    def _select(self, s: TaskState) -> None:
+        """Gives the arguments of a task to the runner."""
+        if self.current is not s:
+            self.runner.arguments(s.task.arguments())
+            self.current = s
+
+    def _batch(self, s: TaskState) -> None:
+        """Measures the next candidates of a task; each is compiled while the one before is measured."""
+        self._select(s)
+        stream = Stream(f"{s.task.identity}/{len(s.outcomes)}")
+        vectors = self.strategy.propose(s.space, s.outcomes, self.model(), stream, BATCH)
+        before, running = s.best()[1], None
+        for vector in vectors:
+            if self.left() <= 0:
+                break
+            package = self._compiled(s, vector)
+            if running is not None:
+                self._keep(s, running, self.runner.finish())
+            running = vector if package is not None else None
+            if package is not None:
+                assert s.default is not None
+                self.runner.start([s.default, package], SECONDS)
+        if running is not None:
+            self._keep(s, running, self.runner.finish())
+        self._check_winner(s)
+        forget()  # what was proved about the kernel served all candidates of the batch
+        s.batches += 1
+        s.gained = max(before - s.best()[1], HOPE / (1 + s.batches) ** 2)
+        if not vectors:
+            s.finished = True
+            self.database.set_task(s.task.identity, s.seconds, True)
+        if self.progress is not None:
+            self.progress(self)
+
+    def _compiled(self, s: TaskState, vector: Mapping[str, Value]) -> Package | None:
+        """Returns the package of a candidate; None if the rules or the compiler refused it, which is kept."""
+        try:
+            return self.compile(s.task.func, self.machine, Decisions(named(vector, s.task.func)))
+        except InternalError as error:
+            self._add(s, vector, Outcome("failed", message=error.what))
+        except ScheduleError as error:
+            self._add(s, vector, Outcome("illegal", message=error.what))
+        except Error as error:
+            self._add(s, vector, Outcome("failed", message=error.what))
+        return None
+
+    def _keep(self, s: TaskState, vector: Mapping[str, Value], trial: Trial) -> None:
+        """Keeps the outcome of a measurement."""
+        self.candidates += 1
+        ratio = mean(trial.ratios) if trial.status == "ok" else None
+        self._add(s, vector, Outcome(trial.status, ratio, trial.message))
+
+    def _add(self, s: TaskState, vector: Mapping[str, Value], outcome: Outcome) -> None:
+        self.database.add_trial(s.task.identity, vector, outcome)
+        s.outcomes[vector_text(vector)] = outcome
+        s.curve.append((time.monotonic() - self.started, s.best()[1]))
+
+    def _check_winner(self, s: TaskState) -> None:
+        """Measures the best candidate again, for longer; keeps it as a record if it wins, else what it really takes."""
+        vector, ratio = s.best()
+        text = vector_text(vector)
+        if ratio >= GAIN or not vector or text in s.checked or (s.record is not None and s.record.decisions == vector):
+            return
+        package = self._compiled(s, vector)
+        if package is None:
+            return
+        assert s.default is not None
+        trial = self.runner.measure([s.default, package], CHECKED)
+        s.checked.add(text)
+        if trial.status != "ok":
+            self._add(s, vector, Outcome(trial.status, None, trial.message))
+            return
+        sure = max(mean(trial.ratios), mean(trial.medians))  # both the shortest and the median time have to win
+        self._add(s, vector, Outcome("ok", sure))
+        if sure >= min(GAIN, s.ratio):
+            return
+        record = Record(s.task.key, vector, sure, s.task.samples, s.seconds, s.task.name, self.machine.name)
+        self.database.add_record(record)
+        s.record = record
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """Returns the geometric mean."""
+    return exp(sum(map(log, ratios)) / len(ratios))
