@@ -197,6 +197,52 @@ g (float[n, 4, 8, 8] x, float[6, 2, 3, 3] w, float[36, 5] v) => (float[n, 6, 5] 
     assert str(total) == f"n * {6 * 36 * 2 * 9 + 6 * 5 * 36}"
 
 
+def test_layers_are_a_table_by_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[n, 3, height, width] x) => (float[n, 4, h, w] y) {
+        a = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w0)
+        b = Relu(a)
+        c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(b, w1)
+        y = Relu(c)
+    }"""
+    proto = onnx.parser.parse_model(text)
+    for node, name in zip(proto.graph.node, ("stem/conv/Conv", "stem/act/Relu", "body/conv/Conv", "body/act/Relu"), strict=True):
+        node.name = f"/{name}"
+    for name, channels in (("w0", 3), ("w1", 4)):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, channels, 3, 3), np.float32), name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert main(["inspect", str(tmp_path / "m.onnx"), "--show", "layers", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [r["module"] for r in shown["modules"]] == ["stem/conv", "stem/act", "body/conv", "body/act"]
+    first, _, third, last = shown["modules"]
+    size = shown["dims"]["height"] // 2
+    assert first["multiply_adds"] == 4 * 3 * 9 * size**2 and third["multiply_adds"] == 4 * 4 * 9 * (size // 2) ** 2
+    assert (first["weights"], third["weights"]) == (4 * 3 * 9, 4 * 4 * 9)
+    assert last["output"] == "[n, 4, (height + 3) // 4, (width + 3) // 4]"
+    assert main(["inspect", str(tmp_path / "m.onnx"), "--show", "layers"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2].split() == ["all", "4", "252", "9.44", "million"]
+    assert main(["inspect", str(tmp_path / "m.onnx")]) == 0
+    assert "-> y: Tensor[f32, n, 4, (height + 3) // 4, (width + 3) // 4]" in capsys.readouterr().out
+
+
+def test_modules_are_shown_as_deep_as_the_table_stays_readable() -> None:
+    from types import SimpleNamespace as Thing
+
+    from pliant.frontends.onnx.modules import MOST_ROWS, _path, module_rows
+
+    assert _path(Thing(origin=("/model.0/conv/Conv",))) == ("model.0", "conv")
+    assert _path(Thing(origin=("p2o.Conv.12",))) == ("p2o.Conv",) and _path(Thing(origin=())) == ("(no name)",)
+    lines = "\n".join(f"a{k + 1} = Relu(a{k})" for k in range(60))
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[n] a0) => (float[n] a60) {{ {lines} }}')
+    for k, node in enumerate(proto.graph.node):
+        node.name = f"/block.{k // 20}/part.{k}/Relu"
+    from pliant.frontends.onnx.importer import Importer
+    from pliant.frontends.onnx.reader import read_model
+
+    rows = module_rows(Importer(read_model(proto)).run(), {})
+    assert len(rows) <= MOST_ROWS and [(r["module"], r["operators"]) for r in rows] == [(f"block.{k}", 20) for k in range(3)]
+
+
 def test_inputs_that_are_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
     assert main(["run", str(tmp_path / "m.onnx"), "--dim", "n=2", "-i", "x=1.5", "-o", str(tmp_path / "out.npz"), "--repeat", "1"]) == 0

@@ -54,11 +54,27 @@ def _inspect_onnx(options: argparse.Namespace) -> int:
 
         print(str(from_onnx(options.file)).rstrip())
         return 0
+    if options.show == "layers" and not facts["problem"]:
+        return _show_modules(options)
     if options.show == "tensors" and not options.json:
         print("\n".join(f"{t['name']}: {t['dtype']} {tuple(t['shape'])}" for t in facts["tensors"]) or "no tensors")
     else:
         print(json.dumps(facts) if options.json else onnx_text(facts))
     return 2 if facts["problem"] else 0
+
+
+def _show_modules(options: argparse.Namespace) -> int:
+    """Shows the table of an ONNX model's modules, with multiply-adds at the sizes of the summary."""
+    from ..frontends.onnx.importer import Importer
+    from ..frontends.onnx.modules import module_rows, module_text
+    from ..frontends.onnx.reader import read_model
+    from ..frontends.onnx.summary import samples
+
+    function = Importer(read_model(options.file)).run()
+    dims = samples(function)[-1]
+    rows = module_rows(function, dims)
+    print(json.dumps({"file": options.file, "dims": dims, "modules": rows}) if options.json else module_text(rows, dims))
+    return 0
 
 
 def _is_language_model(name: str) -> bool:

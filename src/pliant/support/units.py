@@ -1,4 +1,4 @@
-"""Human-readable numbers: bytes and rates with three significant digits."""
+"""Human-readable numbers: bytes, rates and counts with three significant digits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def in_bytes(count: int) -> str:
 def per_second(rate: float, unit: str) -> str:
     """Returns a rate as text in powers of 1000: `28.3 GB/s`."""
     return _scaled(rate, 1000, (f"{unit}/s", f"k{unit}/s", f"M{unit}/s", f"G{unit}/s", f"T{unit}/s"))
+
+
+def in_words(count: int) -> str:
+    """Returns a number of things as people say it: `0`, `512`, `3.15 million`."""
+    return _scaled(count, 1000, ("", "thousand", "million", "billion", "trillion")).rstrip()
 
 
 def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from ....sym.simplify import simplify
 from ..emit import ops
 from ..fold import size_of
 from ..items import Known, known
+from ..multiples import fit_text
 from ..node_context import NodeContext
 from ..registry import rule
 
@@ -100,7 +101,15 @@ def transpose(site: NodeContext) -> Any:
 def concat(site: NodeContext) -> Any:
     """Imports Concat: concatenates tensors along an axis."""
     axis = site.axis("axis", site.rank(0), 1 if site.version < 4 else None)
-    return ops.concat(site.xs(), axis)
+    operands = site.xs()
+    for k in range(1, len(operands)):
+        for at, (m, n) in enumerate(zip(site.tensor(k).shape, site.tensor(0).shape, strict=False)):
+            fits = simplify(Eq(m, n))
+            if at != axis and not isinstance(fits, Const) and not prove(fits):
+                # The condition that the operator has anyway, in the words of the model.
+                message = f"onnx: {site}: dim {at} of input {k} is {{0}}, that of input 0 is {{1}}"
+                site.importer.builder.require(fits, message, (m, n), fit_text(m, n))
+    return ops.concat(operands, axis)
 
 
 @rule("Flatten")

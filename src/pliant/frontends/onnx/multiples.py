@@ -1,0 +1,39 @@
+"""Sizes at which dims of a model agree that differ in general: multiples of a power of two, for nets that halve and double images.
+
+fitting_multiple(n, m)      # 32: n and m are equal wherever every dim in them is a multiple of 32; None if nothing is found
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...sym.expr import Const, Dim, Eq, Expr, FloorDiv, Var, free_vars, substitute
+from ...sym.prove import prove
+from ...sym.shorten import shorten
+from ...sym.walk import walk
+
+LARGEST = 1 << 12
+
+
+def fitting_multiple(a: Expr, b: Expr) -> int | None:
+    """Returns the smallest number such that `a` and `b` are proved to be equal if all their dims are multiples of it; None if none is."""
+    a, b = shorten(a), shorten(b)
+    divisors = [n.args[1].value for e in (a, b) for n in walk(e) if isinstance(n, FloorDiv) and isinstance(n.args[1], Const)]
+    most = math.lcm(*(int(d) for d in divisors if d > 0)) if divisors else 1
+    if most > LARGEST:
+        return None
+    return next((m for m in range(2, most + 1) if most % m == 0 and _equal_at_multiples(a, b, m)), None)
+
+
+def _equal_at_multiples(a: Expr, b: Expr, multiple: int) -> bool:
+    at: dict[Var, Expr] = {v: Dim(v.name, min=1) * multiple for v in free_vars(a) | free_vars(b)}
+    return prove(Eq(substitute(a, at), substitute(b, at)))
+
+
+def fit_text(a: Expr, b: Expr) -> str:
+    """Returns a sentence that says at which sizes `a` and `b` are equal; empty if it is not known."""
+    multiple = fitting_multiple(a, b)
+    if multiple is None:
+        return ""
+    names = sorted({v.name for v in free_vars(a) | free_vars(b)})
+    return f"they are equal where {' and '.join(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
