@@ -33,6 +33,7 @@ _PLACES = {
     ".tune": "tune",
     ".dtype": "DType",
     ".frontends.onnx": "from_onnx",
+    ".frontends.torch": "from_torch",
     ".graph.opset": "ops",
     ".llm.embedder": "Embedder",
     ".llm.lm": "LLM",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from .explanation import explain
     from .exporting import export
     from .frontends.onnx import from_onnx
+    from .frontends.torch import from_torch
     from .graph import opset as ops
     from .graph.ops.calls import match_cast
     from .graph.patterns import register_library, unregister_library
@@ -161,6 +163,7 @@ __all__ = [
     "fma",
     "fmod",
     "from_onnx",
+    "from_torch",
     "function",
     "gpu",
     "grid",

@@ -1,10 +1,12 @@
-"""Generates unique names.
+"""Generates unique names, and identifiers from any names.
 
 >>> taken = {"x"}; unused_name("x", taken), unused_name("x", taken)
 ('x_1', 'x_2')
 """
 
 from __future__ import annotations
+
+import keyword
 
 
 def unused_name(wanted: str, taken: set[str], between: str = "_") -> str:
@@ -25,3 +27,10 @@ def unused_name(wanted: str, taken: set[str], between: str = "_") -> str:
     name = f"{wanted}{between}{high}"
     taken.add(name)
     return name
+
+
+def identifier(name: str) -> str:
+    """Returns a name of a model as a Python identifier: `input.1` becomes `input_1`."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name) or "value"
+    text = f"_{text}" if text[0].isdigit() else text
+    return f"{text}_" if keyword.iskeyword(text) else text[:200]

@@ -20,13 +20,14 @@ from ...graph.builder import Builder
 from ...graph.node import Function, Tensor, Value
 from ...graph.operators import building
 from ...support.errors import Error, ModelFileError, UnsupportedError
+from ...support.names import identifier
 from ...support.record import dataclass
 from ...sym.expr import Const as Literal
 from ...sym.expr import Expr
 from .check import check_node, schema_of
 from .fold import fold
 from .functions import body_of, enter_function
-from .inputs import TEXTS, declared, identifier, initializers
+from .inputs import TEXTS, declared, initializers
 from .items import WIDE, Item, Known, Maybe, Narrow, Sequence, as_expr, as_item, numbers
 from .node_context import NeededError, NodeContext
 from .reader import Model, domain_of, walk

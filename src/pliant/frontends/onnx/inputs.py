@@ -5,7 +5,6 @@ A dim keeps its name, and equal names are the same dim. A dim without a name is 
 
 from __future__ import annotations
 
-import keyword
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from ...dtype import ALL, DType
 from ...graph.node import Tensor
 from ...support.errors import ModelFileError, UnsupportedError
-from ...support.names import unused_name
+from ...support.names import identifier, unused_name
 from ...sym.expr import Dim, Expr, const
 from .dtypes import dtype_of, type_name
 from .external import Folder
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 
 MOST_DIMS = 64  # the largest rank of an input; numpy 2 arrays have no more
 TEXTS = "programs have no texts: pliant.onnxruntime.InferenceSession(…) works on them between programs"
-
-
-def identifier(name: str) -> str:
-    """Returns a name of the model as a Python identifier: `input.1` becomes `input_1`."""
-    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name) or "value"
-    text = f"_{text}" if text[0].isdigit() else text
-    return f"{text}_" if keyword.iskeyword(text) else text[:200]
 
 
 def initializers(graph: Any, folder: Folder | None) -> dict[str, Item]:

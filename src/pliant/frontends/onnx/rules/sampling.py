@@ -125,12 +125,12 @@ def grid_sample(site: NodeContext) -> Any:
     places = []
     for k in range(rank):
         at = ops.squeeze(ops.slice(flat, 2, rank - 1 - k, rank - k), 2)
-        places.append(_place(image, k, at, mode, align))
+        places.append(place(image, k, at, mode, align))
     sampled = ops.reshape(sample(image, places, mode), (n, image.c, *out))
     return sampled if of is wide else ops.cast(ops.round(sampled) if of.is_int else sampled, of)
 
 
-def _place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
+def place(image: Image, k: int, at: Any, mode: str, align: bool) -> Any:
     """Converts a grid coordinate to a position in pixels, with clamping or reflection for these padding modes.
 
     With `align`, -1 and 1 are the centers of the border pixels, else their outer edges.

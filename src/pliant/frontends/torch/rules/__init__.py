@@ -1,0 +1,22 @@
+"""The import rules of ATen operators, one file per family; all files are imported at the first lookup."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from ..registry import RULES, Rule
+
+_FAMILIES = ("elementwise", "activations", "products", "spatial", "norms", "reduce", "shapes", "index", "create", "images", "select")
+
+
+def rule_of(name: str) -> Rule | None:
+    """Returns the import rule of an operator, or None."""
+    _load()
+    return RULES.get(name)
+
+
+@cache
+def _load() -> None:
+    for family in _FAMILIES:
+        import_module(f".{family}", __name__)

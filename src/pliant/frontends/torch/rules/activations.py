@@ -1,0 +1,111 @@
+"""Activation functions and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....dtype import f32
+from ..emit import ops
+from ..registry import rule
+from ..site import Site, dtype_in, normal, rank, shape
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "aten.silu": ops.silu,
+    "aten.mish": ops.mish,
+    "aten.hardswish": ops.hard_swish,
+    "aten.hardsigmoid": ops.hard_sigmoid,
+    "aten.relu6": ops.relu6,
+    "aten.selu": ops.selu,
+    "aten.log_sigmoid": ops.log_sigmoid,
+}
+
+
+@rule(*_PLAIN)
+def plain(site: Site, self: Any) -> Any:
+    """Imports the activations without parameters."""
+    return _PLAIN[site.op](self)
+
+
+@rule("aten.gelu")
+def gelu(site: Site, self: Any, approximate: str = "none") -> Any:
+    """Imports gelu, exact or by tanh."""
+    return ops.gelu(self, approximate=approximate)
+
+
+@rule("aten.elu")
+def elu(site: Site, self: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+    """Imports elu with its three scales; selu and celu are such."""
+    low = ops.mul(ops.expm1(ops.mul(self, float(input_scale))), float(alpha * scale))
+    high = self if scale == 1 else ops.mul(self, float(scale))
+    return ops.where(ops.less_equal(self, 0), low, high)
+
+
+@rule("aten.celu")
+def celu(site: Site, self: Any, alpha: Any = 1.0) -> Any:
+    """Imports celu."""
+    return ops.celu(self, alpha=float(alpha))
+
+
+@rule("aten.leaky_relu")
+def leaky_relu(site: Site, self: Any, negative_slope: Any = 0.01) -> Any:
+    """Imports leaky_relu."""
+    return ops.leaky_relu(self, alpha=float(negative_slope))
+
+
+@rule("aten.hardtanh")
+def hardtanh(site: Site, self: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
+    """Imports hardtanh, a clamp."""
+    of = dtype_in(self)
+    return ops.minimum(ops.maximum(self, site.cast(min_val, of)), site.cast(max_val, of))
+
+
+@rule("aten.softplus")
+def softplus(site: Site, self: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    """Imports softplus, the identity above the threshold."""
+    smooth = ops.softplus(self, beta=float(beta))
+    return ops.where(ops.greater(ops.mul(self, float(beta)), float(threshold)), self, smooth)
+
+
+@rule("aten.threshold")
+def threshold(site: Site, self: Any, threshold: Any, value: Any) -> Any:
+    """Imports threshold: `value` where the operand is not above it."""
+    of = dtype_in(self)
+    return ops.where(ops.less_equal(self, site.cast(threshold, of)), site.cast(value, of), self)
+
+
+@rule("aten.prelu", "aten._prelu_kernel")
+def prelu(site: Site, self: Any, weight: Any) -> Any:
+    """Imports prelu: one slope, or one for each channel."""
+    if rank(weight) == 1 and rank(self) > 1:
+        weight = ops.reshape(weight, (1, shape(weight)[0], *[1] * (rank(self) - 2)))
+    return ops.where(ops.greater(self, 0), self, ops.mul(weight, self))
+
+
+@rule("aten.hardshrink", "aten.softshrink")
+def shrink(site: Site, self: Any, lambd: Any = 0.5) -> Any:
+    """Imports hardshrink and softshrink."""
+    limit = float(lambd)
+    shrunk = ops.shrink(self, lambd=limit, bias=limit if site.op == "aten.softshrink" else 0.0)
+    return ops.where(ops.is_nan(self), self, shrunk)
+
+
+@rule("aten.glu")
+def glu(site: Site, self: Any, dim: int = -1) -> Any:
+    """Imports glu: the first half times the sigmoid of the second."""
+    a, b = ops.split(self, 2, axis=normal(dim, rank(self)))
+    return ops.mul(a, ops.sigmoid(b))
+
+
+@rule("aten.softmax", "aten.log_softmax", "aten._softmax", "aten._log_softmax", "aten._safe_softmax")
+def softmax(site: Site, self: Any, dim: int, dtype: Any = None, half_to_float: bool = False) -> Any:
+    """Imports softmax and log_softmax, in f32 for 16-bit floats, as torch computes them."""
+    of = site.dtype()
+    x = site.cast(self, of)
+    if not rank(x):
+        return ops.full((), 0.0 if "log" in site.op else 1.0, of)
+    wide = site.cast(x, f32) if of.bits < 32 else x
+    result = (ops.log_softmax if "log" in site.op else ops.softmax)(wide, axis=normal(dim, rank(x)))
+    if site.op == "aten._safe_softmax":
+        result = ops.where(ops.is_nan(result), 0.0, result)
+    return site.cast(result, of)
