@@ -180,7 +180,9 @@ def compile(
     _check_runs_here(machine)
     package = compile_program(program, machine, checked, cache, decisions=decisions, effort=effort, accuracy=accuracy)
     provenance = Provenance(lambda: program, machine, checked, decisions, effort, accuracy)
-    return open_package(package, program.constants, program.functions, threads, provenance)
+    executable = open_package(package, program.constants, program.functions, threads, provenance)
+    executable.call_with_trees(program.entry.attrs.get("calling"))
+    return executable
 
 
 def _check_runs_here(machine: Target) -> None:

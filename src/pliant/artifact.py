@@ -8,6 +8,7 @@ A file (runtime/container.py) has a portable part and one part for each target:
     contract   `f.contract` as JSON                                    portable
     program    the text of the program; the tensor of each literal     portable
     layers     the user's layer that each node comes from              portable
+    calling    the trees of arguments and results, as JSON (optional)  portable
     tensor     the bytes of a literal, memory-mapped (mmap)            portable
     code       a package: machine code and its interface               one for each target
 
@@ -40,6 +41,7 @@ from .runtime.ctx import Ctx
 from .runtime.executable import Executable
 from .runtime.loading import open_package
 from .runtime.package import ENTRIES, Package
+from .runtime.pytree import checked_description
 from .support.errors import Error, InternalError, ModelFileError, UnsupportedError
 from .target import Target
 from .target import target as find_target
@@ -86,6 +88,8 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
         numbers, unique = _numbered(literals)
         w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, checked=provenance.checked)
         w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
+        if "calling" in program.entry.attrs:
+            w.add("calling", "", json.dumps(program.entry.attrs["calling"]).encode())
         for target, package in parts:
             described = {"machine": repr(replace(target, name="")), "arch": target.arch, "features": list(target.features)}
             described |= {"convention": target.convention, "form": package.blob.form}
@@ -176,7 +180,9 @@ def load(
         package = compile_program(provenance.program, here, checked, records=_records(file))
         literals = list(provenance.program.constants)
     try:
-        return open_package(package, literals, (), threads, provenance)
+        executable = open_package(package, literals, (), threads, provenance)
+        executable.call_with_trees(_calling(file))
+        return executable
     except ValueError as problem:
         raise broken(file.file, str(problem)) from None
 
@@ -266,7 +272,18 @@ def _program(file: Container, literals: Sequence[Array]) -> Program:
     name = section.name if section.name.isidentifier() else program.entry.name
     if program.kernel is not None and name == program.entry.name:
         return program
-    return Program(_with_layers(file, program.entry.with_(name=name)))
+    entry, calling = _with_layers(file, program.entry.with_(name=name)), _calling(file)
+    return Program(entry if calling is None else entry.with_(attrs={**entry.attrs, "calling": calling}))
+
+
+def _calling(file: Container) -> Any:
+    """Returns how calls of the program are written, None for tensors in and out; raises ModelFileError for a damaged description."""
+    for section in file.find("calling"):
+        try:
+            return checked_description(json.loads(bytes(section.check())))
+        except (ValueError, RecursionError):
+            raise broken(file.file, "the description of its calls cannot be read") from None
+    return None
 
 
 def _with_layers(file: Container, entry: Function) -> Function:

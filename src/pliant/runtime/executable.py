@@ -21,6 +21,7 @@ from .caller import Caller
 from .contract import Contract, Workspace
 from .interface import Input, Output, Symbol
 from .package import Package
+from .pytree import is_plain, tree_call
 from .threads import resolve_threads
 
 
@@ -35,10 +36,17 @@ class Executable:
         self.package = package
         self.interface = package.interface
         self._caller = Caller(package, None if threads is None else resolve_threads(threads)[0], constants)
-        self.__call__ = self._caller.open()
+        self.__call__ = self._flat = self._caller.open()  # the second one takes and returns tensors always
+        self.calling: Mapping[str, Any] | None = None  # the trees of its arguments and results, if they are no plain tensors
         self._provenance = provenance  # from provenance.py; the runtime alone does not know what a program was compiled from
         self.contract = Contract(self)
         self.workspace = Workspace(self)
+
+    def call_with_trees(self, description: Mapping[str, Any] | None) -> None:
+        """Make calls take and return trees of tensors, as `runtime/pytree.py` describes them; None changes nothing."""
+        self.calling = description
+        if description is not None and not is_plain(description):
+            self.__call__ = tree_call(self._flat, description, [i.name for i in self.inputs])
 
     @property
     def cost(self) -> Any:
@@ -94,7 +102,7 @@ class Executable:
             names = ", ".join(f'"{name}": {name}' for name in caller.names)
             raise caller.wrong_call(f"`run` takes arguments by name, not an object of type `{type(feeds).__name__}`", f"pass {{{names}}}")
         args = caller.bind((), feeds)
-        results = self.__call__(*args, out=None if out is None else tuple(caller.out_list(out)))
+        results = self._flat(*args, out=None if out is None else tuple(caller.out_list(out)))
         return {o.name: value for o, value in zip(self.outputs, (results,) if len(self.outputs) == 1 else results, strict=True)}
 
     def cancel(self) -> int:

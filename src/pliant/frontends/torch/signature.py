@@ -7,6 +7,7 @@ narrower dims or run-time conditions.
 from __future__ import annotations
 
 import ast
+import os
 from typing import Any
 
 from ...graph.node import Scalar, Tensor, Value
@@ -59,10 +60,10 @@ class Signature:
             if wanted is not None:
                 given[wanted] = self.dims[symbol]
         self._take_guards()
+        for dim in {e for e in self.dims.values() if isinstance(e, Dim) and e.name in self.ones}:
+            self._replace(dim, const(1))
 
     def _dim(self, name: str, allowed: Any) -> Any:
-        if name in self.ones:
-            return const(1)
         low, high = 0, DIM_MAX
         if allowed is not None:
             low = max(0, int(allowed.lower)) if allowed.lower.is_Integer else 0
@@ -74,11 +75,30 @@ class Signature:
     def _take_guards(self) -> None:
         """Narrows and unifies dims by the guards of the export; the others become conditions."""
         sizes = self._sizes()
+        incidental = self._incidental()
         for text in getattr(self.program, "_guards_code", None) or ():
             for condition in guard(text, sizes):
-                self._take(condition)
+                dim, other = (*condition.args, None)[:2]
+                if isinstance(condition, Ne) and isinstance(dim, Dim) and dim.name in incidental and other is const(1):
+                    self._replace(dim, Dim(dim.name, max(dim.min, 2), dim.max))
+                    self.assumed.add(dim.name)
+                else:
+                    self._take(condition)
         for k, c in enumerate(self.conditions):
             self.conditions[k] = simplify(c)
+
+    def _incidental(self) -> set[str]:
+        """Returns the names of dims that are not 1 because of how torch decomposes an operator, and not because the model asks."""
+        import torch
+
+        inside = os.path.dirname(torch.__file__)
+        environments = {id(e): e for n, _ in self.inputs if (e := getattr(getattr(n.meta["val"], "fake_mode", None), "shape_env", None))}
+        found = set()
+        for g in (g for e in environments.values() for g in e.guards):
+            file = getattr(getattr(g.sloc, "framework_loc", None), "filename", "")
+            if type(g.expr).__name__ == "Unequality" and file.startswith(inside):
+                found |= {self.dims[s.name].name for s in g.expr.free_symbols if isinstance(self.dims.get(s.name), Dim)}
+        return found
 
     def _sizes(self) -> dict[str, Any]:
         """Returns the dims of the inputs by their text in guards."""

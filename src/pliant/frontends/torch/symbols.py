@@ -12,7 +12,7 @@ from typing import Any
 
 from ...dtype import i64
 from ...support.errors import UnsupportedError
-from ...sym.expr import Const, Eq, Expr, Le, Lt, Max, Min, Ne, Not, const
+from ...sym.expr import And, Const, Eq, Expr, Le, Lt, Max, Min, Ne, Not, Or, const
 from ...sym.simplify import simplify
 
 
@@ -113,6 +113,9 @@ def _conditions(tree: ast.expr, sizes: Mapping[str, Any]) -> list[Expr]:
     match tree:
         case ast.BoolOp(ast.And(), values):
             return [c for v in values for c in _conditions(v, sizes)]
+        case ast.BoolOp(ast.Or(), values):
+            parts = [_conditions(v, sizes) for v in values]
+            return [_folded(lambda a, b: Or(a, b))(*(_folded(lambda a, b: And(a, b))(*p) for p in parts))]
         case ast.UnaryOp(ast.Not(), operand):
             inner = _conditions(operand, sizes)
             if len(inner) == 1:
