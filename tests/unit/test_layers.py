@@ -57,6 +57,7 @@ SEES |= {
     "templates": API,
     "report": API,
     "onnx_backend": {*API, "frontends"},
+    "torch_backend": {*API, "frontends"},
     "onnxruntime": {*API, "frontends", "report"},
     "llm": {*API, "frontends", "nn", "quantization"},
 }
