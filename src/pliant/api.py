@@ -160,6 +160,7 @@ def compile(
     decisions: Mapping[str, Any] | None = None,
     effort: Literal["full", "fast"] = "full",
     accuracy: Literal["full", "fast"] = "full",
+    example: tuple[Any, ...] | None = None,
 ) -> Executable:
     """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
 
@@ -167,13 +168,14 @@ def compile(
     checks of accesses and index arithmetic. `cache` allows the code cache. `decisions` override choices of the default schedules, by name:
     {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains. With `effort="fast"`, tiles are those that compile fastest: results
     have the same bits, but take longer to compute. With `accuracy="fast"`, convolutions may take algorithms that round more
-    (`docs/programs.md` says how much). Raises UnsupportedError if this machine cannot run code for the target, Error if `effort` or
+    (`docs/programs.md` says how much). A PyTorch module needs an `example` of its arguments, and is compiled for their shapes:
+    `pliant.from_torch` takes dynamic ones. Raises UnsupportedError if this machine cannot run code for the target, Error if `effort` or
     `accuracy` is neither of the two.
     """
     for name, mode in (("effort", effort), ("accuracy", accuracy)):
         if mode not in ("full", "fast"):
             raise Error(f"there is no {name} {mode!r}", where=caller_span(), help=f'{name} is "full" or "fast"')
-    program = program_of(src)
+    program = program_of(src) if example is None else _program_of_module(src, example)
     if dims:
         program = program.with_dims(dims)
     machine = find_target(target)
@@ -218,6 +220,12 @@ def program_of(src: Any) -> Program:
             return Program.of_kernel(src)
         case GraphFunction():
             return Program.of(src)
+    torch = sys.modules.get("torch")  # a module of torch exists only if torch is imported
+    if torch is not None and isinstance(src, torch.nn.Module):
+        help_ = "pliant.compile(model, example=(x,)), or pliant.from_torch(model, (x,), dynamic_shapes=…) for dynamic dims"
+        raise Error("a PyTorch module is compiled from an example of its arguments", where=caller_span(), help=help_)
+    if torch is not None and isinstance(src, torch.export.ExportedProgram):
+        return _program_of_module(src, ())
     schedules = sys.modules.get("pliant.schedule.schedule")  # a Schedule object exists only if the module is imported
     if schedules is not None and isinstance(src, schedules.Schedule):
         return Program.of_kernel(src.func)
@@ -233,8 +241,17 @@ def program_of(src: Any) -> Program:
     )
 
 
+def _program_of_module(src: Any, example: tuple[Any, ...]) -> Program:
+    """Returns the program of a PyTorch module for an example of its arguments; raises an Error if the example is no tuple."""
+    from .frontends.torch import from_torch
+
+    if not isinstance(example, tuple):
+        raise Error("`example` is a tuple of arguments", where=caller_span(), help="one argument is written example=(x,)")
+    return from_torch(src, example)
+
+
 # File extension -> function that reads a program from the file.
-READERS = {".onnx": ".frontends.onnx:from_onnx", ".pliant": ".artifact:read_program"}
+READERS = {".onnx": ".frontends.onnx:from_onnx", ".pliant": ".artifact:read_program", ".pt2": ".frontends.torch:read_pt2"}
 
 
 def _program_of_file(path: str) -> Program:

@@ -34,6 +34,9 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
     unknown = set(options or {}) - OPTIONS
     if unknown:
         raise ValueError(f"unknown options of the backend pliant: {', '.join(sorted(unknown))}; there are {', '.join(sorted(OPTIONS))}")
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in example_inputs):
+        said("pliant: gradients are wanted, so the model runs in eager; call it under torch.no_grad() for inference")
+        return gm.forward
     static = [_is_weight(x) for x in example_inputs]
 
     def inference(graph: Any, _inputs: Sequence[Any]) -> Any:
@@ -45,14 +48,10 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
             said(f"pliant: a graph runs in eager, because it cannot be taken apart: {type(problem).__name__}: {str(problem)[:500]}")
             return make_boxed_func(graph.forward)
 
-    def training(graph: Any, _inputs: Sequence[Any]) -> Any:
-        said("pliant: gradients are wanted, so the model runs in eager; call it under torch.no_grad() for inference")
-        return make_boxed_func(graph.forward)
-
     whole, single = _tables()
     with whole:
         return aot_module_simplified(
-            gm, example_inputs, fw_compiler=training, bw_compiler=training, inference_compiler=inference, decompositions=single,
+            gm, example_inputs, fw_compiler=inference, inference_compiler=inference, decompositions=single,
             keep_inference_input_mutations=True,
         )  # fmt: skip
 

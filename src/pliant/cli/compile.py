@@ -15,7 +15,7 @@ from .output_files import check_place
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant compile` to the parser."""
-    parser.add_argument("model", help="an .onnx or .pliant file")
+    parser.add_argument("model", help="an .onnx, .pt2 or .pliant file")
     parser.add_argument("-o", "--output", help="file to write (default: next to the model)")
     parser.add_argument("--target", help="additional targets, T or T,T…; `pliant export --help` lists the names")
     add_dims(parser)

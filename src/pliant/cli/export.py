@@ -13,7 +13,7 @@ from .model_options import add_dims, add_quantize, read_dims
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant export` to the parser."""
-    parser.add_argument("model", help="an .onnx or .pliant file")
+    parser.add_argument("model", help="an .onnx, .pt2 or .pliant file")
     parser.add_argument("--target", required=True, help="target machine, a name from the table below")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     parser.add_argument("--name", help="base name of the files and functions (default: the model's name)")

@@ -14,7 +14,7 @@ from .output_files import check_place, written
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant run` to the parser."""
-    parser.add_argument("model", help="an .onnx or .pliant file")
+    parser.add_argument("model", help="an .onnx, .pt2 or .pliant file")
     add_dims(parser)
     add_quantize(parser)
     help_ = "a .npy or .npz file, an image, random, zeros or a number"
