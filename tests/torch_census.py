@@ -234,7 +234,7 @@ def main(names: list[str]) -> None:
         try:
             outcome = run(name)
         except Exception as problem:
-            outcome = Outcome(f"{type(problem).__name__}: {str(problem)[:600]}")
+            outcome = Outcome(f"{type(problem).__name__}: {str(problem)[:600]}".replace("\n", " | "))
         passed += not outcome.error
         seconds = "{:.1f} s, {:.1f} s".format(*outcome.seconds)
         print(f"{name}: {outcome.error or f'agrees, error {outcome.worst:.1e}; {seconds}'}", flush=True)

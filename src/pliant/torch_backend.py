@@ -132,7 +132,9 @@ class _Part:
         if self.failed:
             return self.graph.forward(*args)
         try:
-            if self.program is None or any(args[k] is not w or w._version != v for (k, _), (w, v) in zip(self.weights, self.held, strict=True)):
+            if self.program is None or any(
+                args[k] is not w or w._version != v for (k, _), (w, v) in zip(self.weights, self.held, strict=True)
+            ):
                 self._make(args)
         except Exception as problem:
             self.failed = True

@@ -19,9 +19,7 @@ from .registry import rule
 __all__ = ["from_torch", "read_pt2", "rule"]
 
 
-def from_torch(
-    model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = None
-) -> Program:
+def from_torch(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = None) -> Program:
     """Imports a PyTorch module, exported with these example arguments, or an ExportedProgram, and returns its program.
 
     `dynamic_shapes` says which dims are dynamic, as for `torch.export.export`; a text is the name of a dim: `{"x": {0: "batch"}}`. The
@@ -41,9 +39,9 @@ def from_torch(
 
 def read_pt2(path: str) -> Program:
     """Imports the ExportedProgram in a `.pt2` file, and returns its program; raises ModelFileError for a damaged file."""
-    from ...support.errors import ModelFileError
-
     import torch
+
+    from ...support.errors import ModelFileError
 
     try:
         program = torch.export.load(path)

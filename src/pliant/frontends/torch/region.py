@@ -1,7 +1,7 @@
 """Imports a graph that `torch.compile` hands to a backend, or a part of one: placeholders are tensors, weights and sizes.
 
-    function, arguments, outputs = import_region(module, {"arg0_1": weight})
-    # the function's parameters are the placeholders at `arguments`; output k of the graph is result outputs[k], or None
+function, arguments, outputs = import_region(module, {"arg0_1": weight})
+# the function's parameters are the placeholders at `arguments`; output k of the graph is result outputs[k], or None
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def _passed(module: Any, placeholders: list[Any]) -> dict[int, int]:
     import torch
 
     nodes = _outputs(module)
-    return {
-        k: placeholders.index(v) for k, v in enumerate(nodes) if v in placeholders and not isinstance(v.meta.get("val"), torch.Tensor)
-    }
+    return {k: placeholders.index(v) for k, v in enumerate(nodes) if v in placeholders and not isinstance(v.meta.get("val"), torch.Tensor)}
 
 
 def supported_outputs(module: Any) -> bool:

@@ -10,7 +10,7 @@ import ast
 import os
 from typing import Any
 
-from ...graph.node import Scalar, Tensor, Value
+from ...graph.node import Tensor
 from ...support.errors import UnsupportedError
 from ...support.names import identifier, unused_name
 from ...sym.expr import DIM_MAX, Const, Dim, Eq, Expr, Le, Lt, Ne, const, free_vars, substitute
@@ -18,7 +18,7 @@ from ...sym.simplify import simplify
 from .dtypes import dtype_of
 from .export import Names
 from .importer import Importer
-from .symbols import guard, plain, translated, wide
+from .symbols import guard, translated, wide
 
 
 class Signature:
@@ -78,8 +78,8 @@ class Signature:
         incidental = self._incidental()
         for text in getattr(self.program, "_guards_code", None) or ():
             for condition in guard(text, sizes):
-                dim, other = (*condition.args, None)[:2]
-                if isinstance(condition, Ne) and isinstance(dim, Dim) and dim.name in incidental and other is const(1):
+                dim = _not_one(condition)
+                if dim is not None and dim.name in incidental:
                     self._replace(dim, Dim(dim.name, max(dim.min, 2), dim.max))
                     self.assumed.add(dim.name)
                 else:
@@ -96,7 +96,7 @@ class Signature:
         found = set()
         for g in (g for e in environments.values() for g in e.guards):
             file = getattr(getattr(g.sloc, "framework_loc", None), "filename", "")
-            if type(g.expr).__name__ == "Unequality" and file.startswith(inside):
+            if type(g.expr).__name__ in ("Unequality", "StrictGreaterThan", "GreaterThan") and file.startswith(inside):
                 found |= {self.dims[s.name].name for s in g.expr.free_symbols if isinstance(self.dims.get(s.name), Dim)}
         return found
 
@@ -206,9 +206,10 @@ class Signature:
         return list(zip(found, specs, strict=True))
 
 
-def scalar_param(value: Value) -> bool:
-    """True for a parameter that is a number."""
-    return isinstance(value.annotation, Scalar)
-
-
-__all__ = ["Signature", "plain"]
+def _not_one(condition: Expr) -> Dim | None:
+    """Returns the dim of a condition that says that it is not 1: `n != 1`, `1 < n` or `2 <= n`; None for other conditions."""
+    a, b = condition.args if len(condition.args) == 2 else (None, None)
+    if isinstance(condition, Ne) and isinstance(a, Dim) and b is const(1):
+        return a
+    least = const(1) if isinstance(condition, Lt) else const(2)
+    return b if isinstance(condition, Lt | Le) and a is least and isinstance(b, Dim) else None

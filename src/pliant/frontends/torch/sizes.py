@@ -1,6 +1,6 @@
 """Arithmetic on sizes in an exported graph: nodes that call Python operators on symbolic integers, and questions about sizes.
 
-    sym_size.int(x, 0) * 2 + 1       ->      n * 2 + 1, from the shape that our operators deduced for x
+sym_size.int(x, 0) * 2 + 1       ->      n * 2 + 1, from the shape that our operators deduced for x
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Translates sympy expressions over the symbols of torch to expressions over dims, and the guards of an export to conditions.
 
-    s0, FloorDiv(s0, 2) + 1      ->      n, n // 2 + 1
-    "L['x'].size()[1] != 1"      ->      Ne(n, 1)
+s0, FloorDiv(s0, 2) + 1      ->      n, n // 2 + 1
+"L['x'].size()[1] != 1"      ->      Ne(n, 1)
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-
 def calling(signature: Any) -> dict[str, Any]:
     """Returns the trees of the arguments and of the result of an exported program, and which leaves are tensors of the program."""
     import torch

@@ -15,10 +15,35 @@ from ..site import Site, dtype_in
 _UNARY: dict[str, Callable[[Any], Any]] = {
     **{
         name: getattr(ops, name)
-        for name in (
-            "acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 sin sinh sqrt tan tanh rsqrt reciprocal "
-            "sigmoid erf relu sign square"
-        ).split()
+        for name in [
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atanh",
+            "cos",
+            "cosh",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+            "rsqrt",
+            "reciprocal",
+            "sigmoid",
+            "erf",
+            "relu",
+            "sign",
+            "square",
+        ]
     },
     "special_expit": ops.sigmoid,
     "sgn": ops.sign,

@@ -36,9 +36,7 @@ def upsample(
 
 
 @rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
-def grid_sampler(
-    site: Site, input: Any, grid: Any, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False
-) -> Any:
+def grid_sampler(site: Site, input: Any, grid: Any, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False) -> Any:
     """Imports grid_sampler by the sampling that ONNX's GridSample uses too."""
     mode = ("linear", "nearest", "cubic")[interpolation_mode]
     outside = ("zeros", "border", "reflection")[padding_mode]

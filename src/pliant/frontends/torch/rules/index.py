@@ -137,9 +137,7 @@ def scatter_one(x: Any, index: Any, updates: Any, how: str) -> Any:
 
 
 @rule("aten.index_copy", "aten.index_add", "aten.index_fill")
-def index_copy(
-    site: Site, self: Any, dim: int, index: Any, source: Any = None, alpha: Any = 1, value: Any = None
-) -> Any:
+def index_copy(site: Site, self: Any, dim: int, index: Any, source: Any = None, alpha: Any = 1, value: Any = None) -> Any:
     """Imports index_copy, index_add and index_fill: slices written along an axis."""
     of = dtype_in(self)
     if not rank(self):

@@ -51,7 +51,9 @@ def outer(site: Site, self: Any, vec2: Any) -> Any:
     """Imports outer, in the promoted dtype."""
     of = site.dtype()
     a, b = site.cast(self, of), site.cast(vec2, of)
-    return ops.mul(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0)) if of is not bool_ else ops.logical_and(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0))
+    return (
+        ops.mul(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0)) if of is not bool_ else ops.logical_and(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0))
+    )
 
 
 @rule("aten.einsum")

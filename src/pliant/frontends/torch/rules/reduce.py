@@ -99,9 +99,7 @@ def vector_norm(site: Site, self: Any, ord: Any = 2, dim: Any = None, keepdim: b
 
 
 @rule("aten.var", "aten.std", "aten.var_mean", "aten.std_mean")
-def variance(
-    site: Site, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True
-) -> Any:
+def variance(site: Site, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True) -> Any:
     """Imports var and std, alone or with the mean."""
     less = (1 if unbiased else 0) if correction is None else correction
     named = {"axis": axes(dim, rank(self)), "keepdims": keepdim}
@@ -170,5 +168,3 @@ def searchsorted(site: Site, sorted_sequence: Any, self: Any, out_int32: bool = 
     of = site.common("sorted_sequence", "self")
     after = right or side == "right"
     return site.cast(ops.searchsorted(site.cast(sorted_sequence, of), site.cast(self, of), right=after), site.dtype())
-
-
