@@ -125,7 +125,9 @@ CASES: dict[str, Case] = {
     "t5_encoder": _text("T5Config", "T5EncoderModel", d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4),
     "vit": _vision("ViTConfig", "ViTModel", **_PATCHES),
     "deit": _vision("DeiTConfig", "DeiTModel", **_PATCHES),
-    "dinov2": _vision("Dinov2Config", "Dinov2Model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8),
+    "dinov2": _vision(
+        "Dinov2Config", "Dinov2Model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8
+    ),
     "clip_vision": _vision("CLIPVisionConfig", "CLIPVisionModel", **_PATCHES),
     "siglip_vision": _vision("SiglipVisionConfig", "SiglipVisionModel", **_PATCHES),
     "convnext": _vision("ConvNextConfig", "ConvNextModel", hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1]),

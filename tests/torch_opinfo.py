@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -92,15 +93,14 @@ def check(op: Any, sample: Any) -> str:
 def _ours(call: Any, tensors: list[Any]) -> list[Any]:
     """Returns the results of the imported program in the interpreter."""
     import torch
-    from torch.export.exported_program import _override_composite_implicit_decomp, _split_decomp_table_to_cia_and_python_decomp
+    from torch.export.exported_program import _override_composite_implicit_decomp
     from torch.fx.experimental.proxy_tensor import make_fx
 
     from pliant.frontends.torch.importer import list_missing
     from pliant.frontends.torch.region import import_region
-    from pliant.frontends.torch.table import decompositions
     from pliant.interp.graph import run_graph
 
-    composites, single = _split_decomp_table_to_cia_and_python_decomp(decompositions())
+    composites, single = _tables()
     with _override_composite_implicit_decomp(composites), torch.no_grad():
         graph = make_fx(torch.func.functionalize(lambda *xs: tuple(_flat(call(*xs)))), decomposition_table=single, tracing_mode="fake")(
             *[t.clone() for t in tensors]
@@ -111,6 +111,16 @@ def _ours(call: Any, tensors: list[Any]) -> list[Any]:
     with np.errstate(all="ignore"):
         results = run_graph(region.function, [tensors[k].numpy() for k in region.arguments])
     return [results[k] for k in region.outputs if k is not None]
+
+
+@cache
+def _tables() -> Any:
+    """Returns the composites that stay whole, and the table of the other decompositions."""
+    from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp
+
+    from pliant.frontends.torch.table import decompositions
+
+    return _split_decomp_table_to_cia_and_python_decomp(decompositions())
 
 
 def _flat(value: Any) -> list[Any]:

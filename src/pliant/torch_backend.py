@@ -23,7 +23,7 @@ from .runtime.executable import Executable
 
 OPTIONS = frozenset({"threads", "checked"})
 log = logging.getLogger("torch.pliant")
-_shapes.backed_size_oblivious = True  # type: ignore[attr-defined]
+_shapes.backed_size_oblivious = True
 
 
 def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None) -> Any:
@@ -76,7 +76,7 @@ def _is_weight(x: Any) -> bool:
 
 def said(message: str) -> None:
     """Logs a warning, once."""
-    torch._logging.warning_once(log, message)  # type: ignore[attr-defined]
+    torch._logging.warning_once(log, message)
 
 
 def compiled(graph: Any, static: Sequence[bool], options: Mapping[str, Any]) -> Callable[..., Any]:
@@ -132,9 +132,7 @@ class _Part:
         if self.failed:
             return self.graph.forward(*args)
         try:
-            if self.program is None or any(
-                args[k] is not w or w._version != v for (k, _), (w, v) in zip(self.weights, self.held, strict=True)
-            ):
+            if self.program is None or self._written(args):
                 self._make(args)
         except Exception as problem:
             self.failed = True
@@ -149,6 +147,10 @@ class _Part:
             return self.graph.forward(*args)
         several = found if isinstance(found, tuple) else (found,)
         return [None if k is None else args[-1 - k] if k < 0 else _tensor(several[k]) for k in outputs]
+
+    def _written(self, args: Sequence[Any]) -> bool:
+        """True if a weight is another tensor than the program was made with, or was written to since."""
+        return any(args[k] is not w or w._version != v for (k, _), (w, v) in zip(self.weights, self.held, strict=True))
 
     def _make(self, args: Sequence[Any]) -> None:
         self.held = [(args[k], args[k]._version) for k, _ in self.weights]

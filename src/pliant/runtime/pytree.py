@@ -134,7 +134,7 @@ def _made(tree: Tree, leaves: Iterator[Any]) -> Any:
     if tree == "*":
         return next(leaves)
     parts = [_made(child, leaves) for child in tree["children"]]
-    kind, keys = tree["kind"], tree["keys"] if "keys" in tree else None
+    kind, keys = tree["kind"], tree.get("keys")
     if kind == "tuple":
         return tuple(parts)
     if kind == "list":
@@ -151,5 +151,6 @@ def _class(kind: str) -> Any:
     module, _, name = kind.partition(":")
     torch, found = sys.modules.get("torch"), sys.modules.get(module)
     cls = getattr(found, name, None) if found is not None else None
-    known = torch is not None and isinstance(cls, type) and cls in torch.utils._pytree.SUPPORTED_NODES
-    return cls if known and issubclass(cls, Mapping | dict) else None
+    if torch is None or not isinstance(cls, type) or cls not in torch.utils._pytree.SUPPORTED_NODES:
+        return None
+    return cls if issubclass(cls, Mapping) else None

@@ -90,7 +90,7 @@ def _paths(args: tuple[Any, ...], kwargs: Mapping[str, Any], parameters: list[st
     leaves, _ = pytree.tree_flatten_with_path((args, dict(kwargs)))
     found = []
     for path, _leaf in leaves:
-        first, second, *rest = (getattr(k, "idx", getattr(k, "key", getattr(k, "name", None))) for k in path)
+        first, second, *rest = _keys(path)
         head: tuple[Any, ...]
         if first == 0:
             fixed = len(parameters) - 1 if parameters and parameters[-1].startswith("*") else len(parameters)
@@ -101,11 +101,16 @@ def _paths(args: tuple[Any, ...], kwargs: Mapping[str, Any], parameters: list[st
     return found
 
 
+def _keys(path: Any) -> list[Any]:
+    """Returns the keys and indices of a path in a tree."""
+    return [getattr(k, "idx", getattr(k, "key", getattr(k, "name", None))) for k in path]
+
+
 def _parameters(model: Any, args: tuple[Any, ...]) -> list[str]:
     """Returns the names of the positional parameters of `forward`; that of `*args` begins with a star."""
     if model is None:
         return [f"arg_{k}" for k in range(len(args))]
-    found = []
+    found: list[str] = []
     for p in inspect.signature(model.forward).parameters.values():
         if p.kind is p.VAR_POSITIONAL:
             return [*found, f"*{p.name}"]

@@ -9,7 +9,7 @@ from ...graph.node import Function, Tensor
 from ...graph.verify import verify
 from ...support.errors import Error
 from ...support.names import identifier, unused_name
-from ...sym.expr import Dim, const
+from ...sym.expr import Dim, Expr, Var, const
 from ...sym.simplify import simplify
 from .export import Names, exported
 from .importer import Importer, list_missing
@@ -31,10 +31,12 @@ def import_program(program: Any, names: Names, texts: list[str], name: str) -> F
     function = _function(signature, name)
     holding = frozenset(n for n in signature.assumed if _holds_for_one(signature, function, name, n))
     if holding:
-        lowered = {d: Dim(d.name, 1, d.max) for e in signature.dims.values() for d in [e] if isinstance(d, Dim) and d.name in holding}
+        lowered: dict[Var, Expr] = {
+            d: Dim(d.name, 1, d.max) for e in signature.dims.values() for d in [e] if isinstance(d, Dim) and d.name in holding
+        }
         from ...graph.rewrite import Renamer
 
-        function = Renamer(dims=dict(lowered)).function(function)
+        function = Renamer(dims=lowered).function(function)
     verify(function)
     return function
 

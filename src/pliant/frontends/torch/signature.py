@@ -33,6 +33,7 @@ class Signature:
         self.dims: dict[str, Any] = {}  # symbol of torch -> dim, or its value
         self.assumed: set[str] = set()  # names of dims whose lower bound 2 only tracing assumed
         self.conditions: list[Expr] = []
+        self._values: dict[Any, Expr] = {}  # dims that guards narrowed or unified -> what they are now
         self._make_dims()
 
     # Dims.
@@ -142,7 +143,7 @@ class Signature:
 
     @property
     def _replaced(self) -> dict[Any, Expr]:
-        return self.__dict__.setdefault("_values", {})
+        return self._values
 
     def _replace(self, dim: Any, value: Expr) -> None:
         """Replaces a dim everywhere."""

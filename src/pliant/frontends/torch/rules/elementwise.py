@@ -15,7 +15,7 @@ from ..site import Site, dtype_in
 _UNARY: dict[str, Callable[[Any], Any]] = {
     **{
         name: getattr(ops, name)
-        for name in [
+        for name in (
             "acos",
             "acosh",
             "asin",
@@ -43,7 +43,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
             "relu",
             "sign",
             "square",
-        ]
+        )
     },
     "special_expit": ops.sigmoid,
     "sgn": ops.sign,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ....dtype import bool_
-from ....graph.operators import tensor_of
 from ..emit import ops
 from ..registry import rule
 from ..site import Site, rank, shape
@@ -50,10 +49,8 @@ def addmm(
 def outer(site: Site, self: Any, vec2: Any) -> Any:
     """Imports outer, in the promoted dtype."""
     of = site.dtype()
-    a, b = site.cast(self, of), site.cast(vec2, of)
-    return (
-        ops.mul(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0)) if of is not bool_ else ops.logical_and(ops.unsqueeze(a, 1), ops.unsqueeze(b, 0))
-    )
+    rows, columns = ops.unsqueeze(site.cast(self, of), 1), ops.unsqueeze(site.cast(vec2, of), 0)
+    return (ops.logical_and if of is bool_ else ops.mul)(rows, columns)
 
 
 @rule("aten.einsum")
@@ -118,8 +115,3 @@ def flash_attention(
 def cdist(site: Site, x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     """Imports cdist, the distances between rows."""
     return ops.cdist(x1, x2, p=float(p))
-
-
-def extents(x: Any) -> tuple[Any, ...]:
-    """Returns the shape of a value as expressions."""
-    return tensor_of(x.annotation).shape
