@@ -72,6 +72,8 @@ def test_examples(document: Path, tmp_path: Path) -> None:
     assert every
     if document.name == "onnx.md":
         pytest.importorskip("onnx", reason="its examples need the package onnx")
+    if document.name == "pytorch.md":
+        pytest.importorskip("torch", reason="its examples need the package torch")
     names: dict[str, object] = {"__name__": "example"}
     for number, example in enumerate(every):
         folder = tmp_path / str(number)

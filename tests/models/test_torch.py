@@ -96,6 +96,15 @@ def test_a_pt2_file_is_a_model(block: Any, tmp_path: Path) -> None:
         pliant.compile(tmp_path / "bad.pt2")
 
 
+def test_inspect_shows_a_pt2_file(block: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pliant.cli import main
+
+    path = str(tmp_path / "m.pt2")
+    torch.export.save(torch.export.export(block[0], (torch.randn(2, 3, 8),), strict=False), path)
+    assert main(["inspect", path]) == 0 and "x: Tensor[f32, 2, 3, 8]" in capsys.readouterr().out
+    assert main(["inspect", path, "--show", "layers"]) == 0 and "layers.1" in capsys.readouterr().out
+
+
 def test_an_example_is_enough() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
     x = torch.randn(2, 4)

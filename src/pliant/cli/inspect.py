@@ -20,7 +20,9 @@ PARTS = ("summary", "program", "layers", "tensors")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant inspect` to the parser."""
-    parser.add_argument("file", help="an .onnx, .pliant, .gguf or .safetensors file, or the name of a language model: `pliant models list`")
+    parser.add_argument(
+        "file", help="an .onnx, .pt2, .pliant, .gguf or .safetensors file, or the name of a language model: `pliant models list`"
+    )
     parser.add_argument("--show", choices=PARTS, default="summary", help="a summary of the file, or one part in full (default: summary)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -34,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
         return _inspect_onnx(options)
     if _is_language_model(options.file):
         return _inspect_gguf(options)
+    if Path(options.file).suffix == ".pt2":
+        return _inspect_pt2(options)
     if Path(options.file).suffix == ".safetensors":
         facts = safetensors_facts(options.file)
     else:
@@ -98,6 +102,33 @@ def _inspect_gguf(options: argparse.Namespace) -> int:
     else:
         print(json.dumps(facts) if options.json else model_text(facts))
     return 2 if facts["problem"] else 0
+
+
+def _inspect_pt2(options: argparse.Namespace) -> int:
+    """Shows an exported PyTorch program; raises UnsupportedError if something in it is not supported."""
+    from ..frontends.torch import read_pt2
+
+    entry = (program := read_pt2(options.file)).entry
+    layers = list(dict.fromkeys(layer for n in entry.nodes for layer in n.origin))
+    facts: dict[str, Any] = {
+        "file": options.file,
+        "bytes": Path(options.file).stat().st_size,
+        "inputs": [repr(p) for p in entry.params],
+        "outputs": [f"{name}: {v.annotation}" for name, v in zip(entry.attrs["outputs"], entry.results, strict=True)],
+        "layers": layers,
+        "tensors": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in program.named_constants.items()],
+    }
+    if options.json:
+        print(json.dumps(facts))
+    elif options.show == "program":
+        print(str(program).rstrip())
+    elif options.show in ("layers", "tensors"):
+        shown = layers if options.show == "layers" else [f"{t['name']}: {t['dtype']} {tuple(t['shape'])}" for t in facts["tensors"]]
+        print("\n".join(shown) or f"no {options.show}")
+    else:
+        head = f"{options.file}: {in_bytes(facts['bytes'])}, {len(entry.nodes)} nodes, {len(layers)} layers"
+        print("\n".join([head, *(f"  {t}" for t in facts["inputs"]), *(f"  -> {t}" for t in facts["outputs"])]))
+    return 0
 
 
 def safetensors_facts(path: str) -> dict[str, Any]:
