@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .backend.base import Assembly
     from .lower.host.copy_elision import CopyElision
     from .lower.host.host import HostProgram
+    from .lower.kernel_store import KernelStore
     from .lower.ops.foreign_calls import ForeignCalls
     from .lower.schedule_kernels import Kernels
     from .schedule.decisions import Decisions
@@ -42,6 +43,7 @@ class State:
     copy_elision: CopyElision | None = None  # copies that may be elided
     assembly: Assembly | None = None  # background code generation of the kernels scheduled so far
     decisions: Decisions | None = None  # the user's overrides of schedule decisions, and all decisions made
+    kernel_store: KernelStore | None = None  # kernels that other programs have compiled
     kernels: Kernels | None = None
     host: HostProgram | None = None
     package: Package | None = None

@@ -46,6 +46,7 @@ from .target import target as find_target
 from .tuned_code import CodeStore, decisions_of
 
 if TYPE_CHECKING:
+    from .lower.kernel_store import KernelStore
     from .schedule.decisions import Decisions
 
 
@@ -169,7 +170,7 @@ def _without_fma(s: State) -> State:
 def _schedule(s: State) -> State:
     from .lower.schedule_kernels import Kernels
 
-    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, watch_loop_passes())
+    kernels = Kernels(s.target, s.checked, s.assembly, s.decisions, watch_loop_passes(), s.kernel_store)
     return replace(s, function=kernels.function(s.function), kernels=kernels)
 
 
@@ -194,6 +195,7 @@ def _emit(s: State) -> State:
     assert s.kernels is not None
     assembly = s.assembly or backend_of(s.target).assembly(s.target, s.level, watch_loop_passes())
     code = assembly.finish((s.host.prepare, s.host.size, s.host.run))
+    s.kernels.keep()
     package = make_package(s.function, s.host, code, (*s.constants, *s.derived), s.foreign_calls, s.computed)
     package = package._replace(interface=package.interface._replace(rules=s.kernels.rules(), layouts=s.kernels.layouts()))
     if s.load is None:
@@ -407,37 +409,48 @@ def compile_program(
     machine = find_target(target)
     disabled = check_disabled(read_settings().disable)
     asked = decisions_of(decisions, effort, records, accuracy)
-    store = CodeStore(asked)
+    codes = CodeStore(asked)
     options = options_text(machine, disabled, asked.text(), load_here)
     cache = cache and options is not None
     key = b"" if options is None else cache_key(program, machine, checked) + options.encode()
     if cache:
-        found = store.get(key)
+        found = codes.get(key)
         if found is not None:
             return Package.from_bytes(found)
+    kernels = None
+    if cache and options is not None and not asked.values:
+        from .lower.kernel_store import kernel_store
+
+        kernels = kernel_store(options, read_settings())
     try:
         with fewer_collections():
             if cache and options is not None and not checked and any(c.ndim for c in program.constants):
-                package = _compile_for_any_weights(program, machine, load_here, asked, options, store)
+                package = _compile_for_any_weights(program, machine, load_here, asked, options, codes, kernels)
             else:
-                package = compile_as_far_as("emit", program, machine, checked, load_here, asked).finished
+                package = compile_as_far_as("emit", program, machine, checked, load_here, asked, kernels).finished
                 asked.check_used()
     finally:
         forget()
     if cache:
-        store.put(key, package.to_bytes())
+        codes.put(key, package.to_bytes())
     return package
 
 
 def _compile_for_any_weights(
-    program: Program, machine: Target, load_here: bool, asked: Decisions, options: str, store: CodeStore
+    program: Program,
+    machine: Target,
+    load_here: bool,
+    asked: Decisions,
+    options: str,
+    codes: CodeStore,
+    kernels: KernelStore | None,
 ) -> Package:
     """Returns the package of a program; takes it from the code cache if a program was compiled that differs only in values of weights."""
     from .weightless import Weightless
 
     last = GRAPH[-1].name  # no later step reads the values of a literal that is not a scalar, so the code is the same
-    state = compile_as_far_as(last, program, machine, load_here=load_here, decisions=asked)
-    weightless = Weightless(state.function, program.constants, machine, options, store)
+    state = compile_as_far_as(last, program, machine, load_here=load_here, decisions=asked, kernels=kernels)
+    weightless = Weightless(state.function, program.constants, machine, options, codes)
     package = weightless.get()
     if package is None:
         rest = without(steps_after(last), read_settings().disable)
@@ -454,6 +467,7 @@ def compile_as_far_as(
     checked: bool = False,
     load_here: bool = False,
     decisions: Decisions | None = None,
+    kernels: KernelStore | None = None,
 ) -> State:
     """Returns the state after the step `last`, without steps that `PLIANT_DISABLE` names; options are those of `compile_program`."""
     from .schedule.decisions import Decisions
@@ -461,7 +475,7 @@ def compile_as_far_as(
     disabled = check_disabled(read_settings().disable)
     _refuse_addresses(program)
     start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
-    start = replace(start, load_here=load_here, decisions=decisions or Decisions())
+    start = replace(start, load_here=load_here, decisions=decisions or Decisions(), kernel_store=kernels)
     steps = without(steps_to(last), disabled)
     return to_code(start, steps) if last == "emit" else run_steps(start, steps)
 

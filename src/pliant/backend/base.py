@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from ..codegen.kernel_code import KernelCode
 from ..loop.lowering import Watch
 from ..loop.stmt import Check, Func
 from ..runtime.blob import Blob
@@ -38,8 +39,21 @@ class Assembly(Protocol):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
-    def kernel(self, func: Func) -> None:
-        """Add a scheduled kernel that the host program will call; the backend may compile it at once, in the background."""
+    @property
+    def cache_key(self) -> str | None:
+        """What the code of a kernel depends on besides the kernel, as a text; None if kernels have no code apart from their program."""
+
+    def kernel(self, func: Func, name: str = "") -> None:
+        """Add a scheduled kernel that the host program will call; the backend may compile it at once, in the background.
+
+        `name` stands for its content: it is different for each kernel of a program, and the same in all programs.
+        """
+
+    def add(self, func: Func, code: KernelCode) -> None:
+        """Add a kernel with the code that `code_of` gave in another compilation; of `func` only the parameters count."""
+
+    def code_of(self, func: Func) -> KernelCode | None:
+        """Return the code of a kernel of the finished program, for others; None if it has none apart from its program."""
 
     def finish(self, entries: Sequence[Func]) -> Code:
         """Return the whole program as one blob; `entries` are the loop programs of the host: `prepare`, `size` and `run`."""

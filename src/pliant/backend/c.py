@@ -8,9 +8,11 @@ from typing import Self
 
 from ..codegen.c_files import c_files
 from ..codegen.c_render import render
+from ..codegen.kernel_code import KernelCode
 from ..loop.lowering import Watch
 from ..loop.stmt import Func
 from ..runtime.blob import Blob
+from ..support.errors import InternalError
 from ..target import Target
 from .base import Assembly, Backend, Code, Exported
 
@@ -27,8 +29,21 @@ class CAssembly:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pass
 
-    def kernel(self, func: Func) -> None:
+    @property
+    def cache_key(self) -> str | None:
+        """None: kernels are text of the whole program."""
+        return None
+
+    def kernel(self, func: Func, name: str = "") -> None:
         """Do nothing: `finish` finds the kernels through the host program that calls them."""
+
+    def add(self, func: Func, code: KernelCode) -> None:
+        """Raise an InternalError: no kernel has code apart from the program."""
+        raise InternalError(f"`{func.name}` has no C code apart from its program")
+
+    def code_of(self, func: Func) -> KernelCode | None:
+        """Return None: no kernel has code apart from the program."""
+        return None
 
     def finish(self, entries: Sequence[Func]) -> Code:
         """Render the host program and its kernels as one C text.

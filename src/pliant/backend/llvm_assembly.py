@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from ..codegen.background_compile import BackgroundCompile
+from ..codegen.kernel_code import KernelCode
 from ..loop.lowering import Watch
 from ..loop.stmt import Func
 from ..runtime.blob import Blob
@@ -29,9 +30,22 @@ class LlvmAssembly:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.pieces.__exit__(kind, error, trace)
 
-    def kernel(self, func: Func) -> None:
+    @property
+    def cache_key(self) -> str | None:
+        """The machine and the optimization level."""
+        return f"{self.pieces.target!r} level {self.pieces.level}"
+
+    def kernel(self, func: Func, name: str = "") -> None:
         """Start compiling a kernel in the background."""
-        self.pieces.kernel(func)
+        self.pieces.kernel(func, name)
+
+    def add(self, func: Func, code: KernelCode) -> None:
+        """Add a kernel that is compiled already."""
+        self.pieces.add(func, code)
+
+    def code_of(self, func: Func) -> KernelCode | None:
+        """Return the code of a kernel of the finished program, if it stands alone."""
+        return self.pieces.code_of(func)
 
     def finish(self, entries: Sequence[Func]) -> Code:
         """Compile the host program, wait for the kernels, link everything into one blob, and return it with its tables."""

@@ -1,7 +1,9 @@
 """Compiles a program's kernels with LLVM in a background thread, while the rest of the program is still being lowered.
 
 Kernels are handed in as soon as they are scheduled. Their LLVM text is written at once. A thread compiles it to objects; LLVM releases the
-GIL, so lowering goes on meanwhile. Kernels are grouped into pieces by their order and size alone, so the code is always the same.
+GIL, so lowering goes on meanwhile. A large kernel is a piece of its own, small ones are grouped by their order and size alone, so the code
+is always the same. Names in a kernel that stands alone depend on nothing outside of it, so its code can serve other programs
+(`code_of`, `add`).
 
     with BackgroundCompile(target("native")) as pieces:
         pieces.kernel(func)                                     # as soon as it is scheduled
@@ -20,13 +22,15 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from ..loop.lowering import Watch
-from ..loop.stmt import For, Func, While, walk_stmts
+from ..loop.stmt import Call, Check, For, Func, While, walk_stmts
 from ..target import Target
 from .emit import emit_object
+from .kernel_code import KernelCode
 from .llvm import Module, State
 from .llvm_build import Declarations
 
 _PIECE = 50_000  # characters that complete a piece: for less, LLVM's fixed cost per module is too high
+_SHARE = 4  # a kernel of this part of a piece is a piece of its own
 # A host program of more statements is compiled without LLVM's passes: it is straight-line code that runs once per call. That of YOLOv8n
 # takes 0.14 s without them, 1.9 s with them, and 0.4 s with the attribute `optnone`, because the pass manager still visits each function.
 _LONG = 200
@@ -61,8 +65,9 @@ class BackgroundCompile:
         self.target, self.level = target, level
         self.state = State(target, Declarations(target), linkage="hidden", watch=watch)
         self.made: set[str] = set()  # names of inner functions in complete pieces
-        self.texts: SimpleQueue[tuple[str, int] | None] = SimpleQueue()  # (LLVM text, optimization level)
-        self.objects: list[bytes] = []
+        self.texts: SimpleQueue[tuple[str, int, int] | None] = SimpleQueue()  # (LLVM text, optimization level, place in `objects`)
+        self.objects: list[bytes] = []  # one for each piece in order; empty until it is compiled
+        self.codes: dict[Func, tuple[KernelCode, int | None]] = {}  # kernels that stand alone, with their places in `objects`
         self.failure: BaseException | None = None
         self.stopped = False
         self.thread: threading.Thread | None = None
@@ -74,14 +79,62 @@ class BackgroundCompile:
         self.stopped = True
         self._wait()
 
-    def kernel(self, func: Func) -> None:
+    def kernel(self, func: Func, name: str = "") -> None:
         """Write the code of a kernel, and hand the collected kernels to the background thread once they are a piece of `_PIECE` characters.
 
-        A kernel without loops is left to its callers' module, where LLVM inlines it.
+        `name` is different for each kernel of a program; all names in the code of a kernel that stands alone begin with it. Without a name,
+        and if it calls others or fails with messages, a kernel shares the tables of its program. One without loops is left to its
+        callers' module, where LLVM inlines it.
         """
         if not any(isinstance(s, For | While) for s in walk_stmts(func.body)):
             return
+        code = self._alone(func, name) if name else None
+        if code is not None:
+            self.add(func, code)
+            return
         self.state.inner(func)
+        self._group()
+
+    def add(self, func: Func, code: KernelCode) -> None:
+        """Add a kernel whose code was written before; that of `func` itself is not looked at."""
+        state, place = self.state, None
+        state.names[func] = code.symbol
+        state.signatures[code.symbol] = code.signature
+        state.parallel |= code.parallel
+        if code.object or sum(map(len, code.functions)) * _SHARE >= _PIECE:
+            self.made.add(code.symbol)
+            place = len(self.objects)
+            if code.object:
+                self.objects.append(code.object)
+            else:
+                self._compile(_module_of(code, self.target), self.level)
+                code = KernelCode(code.symbol, code.signature, code.parallel)  # the text is as large as all other memory
+        else:
+            state.declarations.lines.update(code.declarations)
+            state.functions += code.functions
+            self._group()
+        self.codes[func] = (code, place)
+
+    def code_of(self, func: Func) -> KernelCode | None:
+        """Return the code of a kernel for other programs; None if it does not stand alone. Only after `finish`."""
+        code, place = self.codes.get(func, (None, None))
+        if code is None or place is None:
+            return code
+        return KernelCode(code.symbol, code.signature, code.parallel, object=self.objects[place])
+
+    def _alone(self, func: Func, name: str) -> KernelCode | None:
+        """Return the text of a kernel that needs nothing of the program around it; None if it does."""
+        if any(isinstance(s, Call | Check) for s in walk_stmts(func.body)):
+            return None
+        state = State(self.target, Declarations(self.target), linkage=self.state.linkage, watch=self.state.watch, prefix=f"k{name}.")
+        symbol = state.inner(func)
+        if state.sites or len(state.signatures) > 1:
+            return None
+        declarations = tuple(state.declarations.lines.items())
+        return KernelCode(symbol, state.signatures[symbol], state.parallel, tuple(state.functions), declarations)
+
+    def _group(self) -> None:
+        """Complete the present piece if it is large enough."""
         if sum(map(len, self.state.functions)) >= _PIECE:
             self._complete()
 
@@ -91,7 +144,7 @@ class BackgroundCompile:
         A host program of more than `_LONG` statements is compiled without LLVM's passes.
         """
         long = any(sum(1 for _ in walk_stmts(f.body)) > _LONG for f in entries)
-        if self.state.functions and (long or self.thread is not None):
+        if self.state.functions and (long or self.objects):
             self._complete()
         names = tuple(f.name for f in entries)
         self.state.used.update(names)
@@ -103,7 +156,7 @@ class BackgroundCompile:
         if self.thread is None:
             self.objects.append(emit_object(module.text, self.target, level))
         else:
-            self.texts.put((module.text, level))
+            self._compile(module.text, level)
             self._wait()
         return module, self.objects
 
@@ -118,10 +171,15 @@ class BackgroundCompile:
         self.state.declarations = Declarations(self.target)
         self.state.functions.clear()
         self.state.called.clear()
+        self._compile(text, self.level)
+
+    def _compile(self, text: str, level: int) -> None:
+        """Hand a module to the background thread; its object takes the next place."""
         if self.thread is None:
             self.thread = threading.Thread(target=self._work, name="pliant-llvm", daemon=True)
             self.thread.start()
-        self.texts.put((text, self.level))
+        self.texts.put((text, level, len(self.objects)))
+        self.objects.append(b"")
 
     def _work(self) -> None:
         with _woken_soon():
@@ -129,8 +187,8 @@ class BackgroundCompile:
                 if self.stopped or self.failure is not None:
                     continue
                 try:
-                    text, level = piece
-                    self.objects.append(emit_object(text, self.target, level))
+                    text, level, place = piece
+                    self.objects[place] = emit_object(text, self.target, level)
                 except BaseException as error:  # `_wait` raises it
                     self.failure = error
 
@@ -142,3 +200,11 @@ class BackgroundCompile:
             thread.join()
         if self.failure is not None and not self.stopped:
             raise self.failure
+
+
+def _module_of(code: KernelCode, target: Target) -> str:
+    """Return the text of a module of one kernel."""
+    state = State(target, Declarations(target))
+    state.declarations.lines.update(code.declarations)
+    state.functions += code.functions
+    return state.text()

@@ -38,10 +38,11 @@ class ModuleState:
     signatures: dict[str, str] = field(default_factory=dict)  # parameter types of inner functions, by symbol
     called: dict[str, None] = field(default_factory=dict)  # inner functions called since it was last cleared
     watch: Watch | None = None  # called after each lowering pass
+    prefix: str = ""  # begins every global name, so that functions of several states can be in one module
 
     def unique(self, name: str) -> str:
         """Return a global name that the module does not use yet."""
-        return unused_name(name, self.used, ".")
+        return unused_name(self.prefix + name, self.used, ".")
 
     def site(self, check: Check) -> int:
         """Return the index of a check in the module's table; copies of it in an unrolled loop share one."""

@@ -31,6 +31,12 @@ def canonical_text(func: Func) -> str:
     return "\n".join(_Writer(func).lines)
 
 
+def names_of(func: Func) -> tuple[tuple[Var, ...], tuple[Buffer, ...]]:
+    """Returns the variables and the buffers of a program in the order in which its canonical text numbers them."""
+    writer = _Writer(func)
+    return tuple(writer.vars), tuple(writer.buffers)
+
+
 def structural_hash(func: Func) -> bytes:
     """Returns the sha256 of a program's canonical text: equal for programs that differ only in names and source lines."""
     return hashlib.sha256(canonical_text(func).encode()).digest()

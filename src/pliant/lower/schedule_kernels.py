@@ -1,24 +1,28 @@
 """Prepares the loop programs of a function for code generation: schedules them, lifts their workspace, and shares equal ones.
 
 In checked mode the scheduled programs get their checks here. This comes before workspace is lifted, because the checks need workspace too.
+
+A kernel that another program has compiled comes from the cache (`kernel_store.py`) with its code, and without a body.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backend import backend_of
 from ..graph import node as g
 from ..graph.stage import Stage
 from ..loop.analysis.nests import blocks
+from ..loop.attributes import FuncAttrs
 from ..loop.buffer import Buffer
 from ..loop.lowering import Named, Watch
 from ..loop.passes.add_checks import add_checks
 from ..loop.printer import print_func
-from ..loop.stmt import Call, Func, walk_stmts
-from ..loop.structural import structural_hash
+from ..loop.stmt import Call, Func, Param, Seq, walk_stmts
+from ..loop.structural import canonical_text, structural_hash
 from ..runtime.interface import Choice, Rule
 from ..schedule.decisions import Decision, Decisions, OfKernel, shown
 from ..schedule.domains import Value
@@ -30,6 +34,7 @@ from ..target import Target
 from .callee import callee_of, func_of, map_calls
 from .host.lift_workspace import lift_workspace
 from .host.reuse_outputs import reuse_outputs
+from .kernel_store import KernelFacts, KernelStore, Scratch
 from .ops.lower_ops import func_of_stages
 
 if TYPE_CHECKING:
@@ -45,6 +50,8 @@ class ScheduledKernel:
     scratch: tuple[Buffer, ...]
     sizes: tuple[tuple[int, Var], ...]  # (position among the arguments, symbol)
     rule: Rule
+    source: Func | None = None  # the program before it was scheduled, if the kernel may be kept for other programs
+    loaded: bool = False  # from the cache, so the programs above have no body
 
 
 # The passes that each kernel goes through between its schedule and the passes of `loop/lowering.py`.
@@ -65,8 +72,10 @@ class Kernels:
         assembly: Assembly | None = None,
         decisions: Decisions | None = None,
         watch: Watch | None = None,
+        store: KernelStore | None = None,
     ) -> None:
         self.target = target
+        self.store = store  # kernels that other programs have compiled
         self.watch = watch  # called after each of KERNEL_PASSES
         self.decisions = decisions or Decisions()
         self.backend = backend_of(target)
@@ -104,28 +113,18 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.scheduled:
-            scheduled, why, decisions, record = self._scheduled(func, key.hex())
-            if not func.attrs.scheduled:
-                scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
-            before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
-            lifted, scratch = lift_workspace(before)
-            self._told("lift_workspace", before, lifted)
-            used = {v for b in scratch for e in b.shape for v in free_vars(e)}
-            inputs = [p.value for p in scheduled.params if p.role != "out"]
-            sizes = tuple((i, v) for i, v in enumerate(inputs) if isinstance(v, Var) and v in used)
-            params = tuple(p for p in lifted.params if p.value not in used)  # a scalar that a shape uses becomes a symbol
-            taken = ", ".join(repr(b) for b in func.buffers)
-            rule = Rule(f"{func.name}({taken})", why, key.hex()[:8], choices(decisions.made.values()), record)
-            self.scheduled[key] = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule)
-            if self.assembly is not None:
-                self.assembly.kernel(self.scheduled[key].func)
+            record = self._record(func)
+            known = None if record is not None else self._found(func, key, checked)
+            self.scheduled[key] = known or self._scheduled(func, key, checked, record)
         return self.scheduled[key]
 
-    def _scheduled(self, func: Func, content: str) -> tuple[Func, str, OfKernel, str]:
+    def _record(self, func: Func) -> Found | None:
+        """Returns the record of tuning that serves a program; None if there is none, or the program was scheduled by hand."""
+        records = self.decisions.records
+        return None if records is None or func.attrs.scheduled else records.find(kernel_key(func, self.target))
+
+    def _by_rules(self, func: Func, content: str, found: Found | None) -> tuple[Func, str, OfKernel, str]:
         """Returns the program scheduled by the rules, why, its decisions, and the record of tuning that it took ("": none)."""
-        found = None
-        if self.decisions.records is not None and not func.attrs.scheduled:
-            found = self.decisions.records.find(kernel_key(func, self.target))
         decisions = self.decisions.of_kernel(func.name, content, recorded_values(found, func))
         try:
             scheduled, why = self.backend.schedule(func, self.target, decisions)
@@ -141,6 +140,61 @@ class Kernels:
         decisions = self.decisions.instead_of(decisions, content)
         scheduled, why = self.backend.schedule(func, self.target, decisions)
         return scheduled, f"{why}; a record of tuning does not fit: {problem}", decisions, ""
+
+    def _scheduled(self, func: Func, key: bytes, checked: bool, found: Found | None) -> ScheduledKernel:
+        """Returns the kernel after its schedule and `KERNEL_PASSES`; starts its code generation.
+
+        A kernel with a record of tuning is not kept for other programs: its code depends on more than its content.
+        """
+        scheduled, why, decisions, record = self._by_rules(func, key.hex(), found)
+        if not func.attrs.scheduled:
+            scheduled = self._told("reuse_outputs", scheduled, reuse_outputs(scheduled))
+        before = self._told("add_checks", scheduled, add_checks(scheduled)) if checked else scheduled
+        lifted, scratch = lift_workspace(before)
+        self._told("lift_workspace", before, lifted)
+        rule = Rule(_signature(func), why, key.hex()[:8], choices(decisions.made.values()), record)
+        params, sizes = _parameters(scheduled.params, lifted.params, scratch)
+        same = [(p.value, p.role) for p in func.params] == [
+            (p.value, p.role) for p in scheduled.params
+        ] and lifted.attrs == _scheduled_attrs(func)
+        plain = same and found is None and all(d.kind == "schedule" for d in decisions.made.values())
+        kernel = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule, func if plain and not checked else None)
+        if self.assembly is not None:
+            self.assembly.kernel(kernel.func, "" if checked else key.hex()[:32])
+        return kernel
+
+    def _found(self, func: Func, key: bytes, checked: bool) -> ScheduledKernel | None:
+        """Returns a kernel that another program has compiled, without its body; None if there is none."""
+        machine = self._machine()
+        if checked or self.store is None or self.assembly is None or machine is None:
+            return None
+        found = self.store.find(func, canonical_text(func), machine)
+        if found is None:
+            return None
+        facts, code = found
+        scratch = tuple(Buffer(s.name, s.dtype, s.shape) for s in facts.scratch)
+        params, sizes = _parameters(func.params, (*func.params, *(Param(b, "out") for b in scratch)), scratch)
+        called = func.with_(params=params, body=Seq(()), attrs=_scheduled_attrs(func))
+        self.assembly.add(called, code)
+        rule = Rule(_signature(func), facts.why, key.hex()[:8], facts.choices)
+        return ScheduledKernel(called, called, scratch, sizes, rule, loaded=True)
+
+    def keep(self) -> None:
+        """Puts the kernels that were compiled into the cache of kernels; called when the whole program has been compiled."""
+        machine = self._machine()
+        if self.store is None or self.assembly is None or machine is None:
+            return
+        for kernel in self.scheduled.values():
+            code = self.assembly.code_of(kernel.func)
+            if kernel.source is not None and code is not None:
+                scratch = tuple(Scratch(b.name, b.dtype, b.shape) for b in kernel.scratch)
+                facts = KernelFacts(scratch, kernel.rule.why, kernel.rule.choices)
+                self.store.put(kernel.source, canonical_text(kernel.source), machine, facts, code)
+
+    def _machine(self) -> str | None:
+        """Returns the text of the target that kernels are scheduled for, and of what their code depends on."""
+        code = None if self.assembly is None else self.assembly.cache_key
+        return None if code is None else f"{self.target!r} {code}"
 
     def _told(self, name: str, before: Func, after: Func) -> Func:
         """Reports the result of a kernel pass to the `watch` callback, if there is one; returns `after`."""
@@ -162,6 +216,24 @@ class Kernels:
         stage = Stage("copy", t.dtype, t.shape, lambda i, r, read: read(0, *i))
         func, _ = func_of_stages("copy", (Buffer("x0", t.dtype, t.shape, t.strides),), (stage,), 1)
         return self.schedule_kernel(func, checked=False).func, func.symbols  # an equal kernel over other variables may be reused
+
+
+def _parameters(
+    given: Sequence[Param], lifted: Sequence[Param], scratch: Sequence[Buffer]
+) -> tuple[tuple[Param, ...], tuple[tuple[int, Var], ...]]:
+    """Returns the parameters of a kernel with scratch memory, and which scalar arguments become symbols because its shapes use them."""
+    used = {v for b in scratch for e in b.shape for v in free_vars(e)}
+    inputs = [p.value for p in given if p.role != "out"]
+    sizes = tuple((i, v) for i, v in enumerate(inputs) if isinstance(v, Var) and v in used)
+    return tuple(p for p in lifted if p.value not in used), sizes
+
+
+def _scheduled_attrs(func: Func) -> FuncAttrs:
+    return replace(func.attrs, scheduled=True)
+
+
+def _signature(func: Func) -> str:
+    return f"{func.name}({', '.join(repr(b) for b in func.buffers)})"
 
 
 def choices(decisions: Iterable[Decision]) -> tuple[Choice, ...]:
