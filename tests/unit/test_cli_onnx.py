@@ -176,8 +176,25 @@ def test_a_benchmark_says_what_is_missing_first(tmp_path: Path, capsys: pytest.C
     onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
     assert main(["bench", str(tmp_path / "m.onnx"), "--vs", "onnxruntim"]) == 2
     assert "onnxruntime" in capsys.readouterr().err
-    assert main(["bench", str(tmp_path / "m.onnx")]) == 2
+    onnx.save(onnx.parser.parse_model(TEXT.replace("float[n, 4]", "float[n]")), tmp_path / "v.onnx")
+    assert main(["bench", str(tmp_path / "v.onnx")]) == 2
     assert "the value of dim `n` is missing" in capsys.readouterr().err
+    import venv
+
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = tmp_path / "empty" / "bin" / "python"
+    short = ["--rounds", "1", "--seconds", "0.01", "--vs", "openvino", "--peer-python", str(python)]
+    assert main(["bench", str(tmp_path / "m.onnx"), *short]) == 2
+    shown = capsys.readouterr().err
+    assert f"openvino is not installed for `{python}`" in shown and f"{python} -m pip install openvino" in shown
+
+
+def test_a_benchmark_of_several_numbers_of_threads(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ["bench", model, "--dim", "n=2,3", "--threads", "1,2", "--rounds", "1", "--seconds", "0.01"]
+    assert main([*ask, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(r["threads"], r["dims"]["n"]) for r in shown["rows"]] == [(1, 2), (1, 3), (2, 2), (2, 3)]
+    assert all(0 < r["best"]["pliant"] <= r["median"]["pliant"] for r in shown["rows"])
 
 
 def test_inspect_counts_products() -> None:

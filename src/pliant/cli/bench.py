@@ -22,6 +22,7 @@ from . import Usage, choose, progress
 
 PEERS = ("llama.cpp",)
 OURS = "pliant"
+PACKAGES = {"llama.cpp": "llama-cpp-python"}  # the package of a peer that has another name
 _FOLDER = Path(__file__).parent / "bench_workers"
 Cell = tuple[int, str, str]  # (threads, "prefill" or "decode", tokens)
 Rates = dict[str, dict[Cell, list[float]]]  # runtime -> measurement -> tokens/s of each round
@@ -111,18 +112,18 @@ def child(name: str, command: list[str], given: dict[str, Any]) -> dict[str, Any
     """
     from ..support.errors import Error
 
-    places = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]) if name != "llama.cpp" else None
+    ours = "-m" in command  # a worker of ours imports this package; a peer may have a Python of its own
+    places = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]) if ours else None
     env = {**os.environ, "PYTHONPATH": places} if places else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     try:
         done = subprocess.run([*command, json.dumps(given)], env=env, capture_output=True, text=True)
     except OSError as problem:
         raise Usage(f"`{command[0]}` cannot be run: {problem.strerror}") from None
     lines = done.stderr.strip().splitlines()
-    if done.returncode and "No module named 'llama_cpp'" in done.stderr:
-        raise Usage(
-            f"llama.cpp is not installed for `{command[0]}`",
-            "pip install llama-cpp-python, or name a Python that has it with --peer-python",
-        )
+    package = PACKAGES.get(name, name)
+    if done.returncode and f"No module named '{package.replace('-', '_').removesuffix('_python')}'" in done.stderr:
+        help_ = f"{command[0]} -m pip install {package}, or name a Python that has it with --peer-python"
+        raise Usage(f"{name} is not installed for `{command[0]}`", help_)
     if done.returncode:
         raise Error(f"{name} failed: {lines[-1] if lines else f'exit code {done.returncode}'}", facts=lines[-6:-1])
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

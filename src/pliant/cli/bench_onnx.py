@@ -1,7 +1,8 @@
 """`pliant bench MODEL.onnx [--vs onnxruntime,openvino] --dim n=17,128`: measures the latency of an ONNX model for each set of dims.
 
-Each runtime runs in its own process, in alternating rounds. The table shows the best and the median call, and the speedup of the best call
-over each peer. Nothing else should run at the same time.
+Each runtime runs in its own process, in alternating rounds, on the same inputs; `--peer-python` names the Python of the peers. The table
+shows the best and the median call, and the speedup of the best call over each peer, for each number of threads. Nothing else should run at
+the same time.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from . import Usage, choose, progress
+from .model_options import batch_dims, feeds
 
 PEERS = ("onnxruntime", "openvino")
 OURS = "pliant"
@@ -40,34 +44,57 @@ def dim_sets(options: list[str]) -> list[dict[str, int]]:
 
 def run(options: argparse.Namespace) -> int:
     """Runs `pliant bench` for an ONNX model: measures it and prints the table; returns the exit code."""
-    from .bench import _module, _usual_threads, child, numbers
+    from .bench import _FOLDER, _module, _python, _usual_threads, numbers
 
     peers = [choose(name.strip(), PEERS, "peer") for name in options.vs.split(",")] if options.vs else []
     sets = dim_sets(options.dim)
-    _check(options.model_file, sets)
-    threads = (numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads())[-1]
-    settings = {"model": options.model_file, "dims": sets, "seconds": options.seconds, "threads": threads}
-    times: dict[str, list[list[dict[str, float]]]] = {name: [] for name in (OURS, *peers)}
-    for number in range(options.rounds):
-        for name, measured in times.items():
-            progress(f"round {number + 1} of {options.rounds}: {name}")
-            measured.append(child(name, _module("onnx_model"), {**settings, "contestant": name})["times"])
-    progress("")
-    rows = [_row(dims, {name: [r[k] for r in rounds] for name, rounds in times.items()}) for k, dims in enumerate(sets)]
-    print(json.dumps({"threads": threads, "rows": rows}) if options.json else table(rows, peers, threads))
+    arrays = _inputs(options.model_file, sets)
+    counts = numbers(options.threads, "--threads", low=1) if options.threads else _usual_threads()[-1:]
+    workers = {OURS: _module("onnx_model"), **{peer: [_python(options), str(_FOLDER / "peer_onnx.py")] for peer in peers}}
+    with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
+        files = [_saved(Path(folder) / f"{k}.npz", named) for k, named in enumerate(arrays)]
+        given = {"model": options.model_file, "inputs": files, "seconds": options.seconds}
+        times = _measured(workers, given, counts, options.rounds)
+    rows = [
+        {"threads": count, **_row(dims, {name: [r[k] for r in rounds] for name, rounds in by_name.items()})}
+        for count, by_name in times.items()
+        for k, dims in enumerate(sets)
+    ]
+    tables = [table([row for row in rows if row["threads"] == count], peers, count) for count in times]
+    print(json.dumps({"threads": counts, "rows": rows}) if options.json else "\n\n".join(tables))
     return 0
 
 
-def _check(path: str, sets: list[dict[str, int]]) -> None:
-    """Raises before anything is measured if the model cannot be imported or a dim has no value."""
+def _measured(workers: dict[str, list[str]], given: dict[str, Any], counts: list[int], rounds: int) -> dict[int, dict[str, list[Any]]]:
+    """Runs the workers in alternating rounds; returns the times of each round, by number of threads and runtime."""
+    from .bench import child
+
+    times: dict[int, dict[str, list[Any]]] = {count: {name: [] for name in workers} for count in counts}
+    for number in range(rounds):
+        for count in counts:
+            for name, command in workers.items():
+                progress(f"round {number + 1} of {rounds}: {name}, {count} thread{'s' * (count > 1)}")
+                times[count][name].append(child(name, command, {**given, "threads": count, "contestant": name})["times"])
+    progress("")
+    return times
+
+
+def _inputs(path: str, sets: list[dict[str, int]]) -> list[dict[str, Any]]:
+    """Returns random inputs for each set of dims, before anything is measured; raises Usage if a dim has no value."""
     from ..frontends.onnx import from_onnx
     from ..graph.node import Tensor
-    from .model_options import feeds
 
     params = from_onnx(path).entry.params
     inputs = {p.name: p.annotation for p in params if isinstance(p.annotation, Tensor)}
-    for dims in sets:
-        feeds(inputs, dict.fromkeys(inputs, "zeros"), dims)
+    return [feeds(inputs, dict.fromkeys(inputs, "random"), dims, batch_dims(inputs)) for dims in sets]
+
+
+def _saved(path: Path, arrays: dict[str, Any]) -> str:
+    """Writes arrays to a file, named by their positions, because runtimes may name inputs otherwise; returns its path."""
+    import numpy as np
+
+    np.savez(path, **{str(k): a for k, a in enumerate(arrays.values())})
+    return str(path)
 
 
 def _row(dims: dict[str, int], rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:

@@ -1,75 +1,21 @@
-"""Worker that measures an ONNX model with Pliant or a peer: seconds of the best and the median call, for each set of dims.
-
-Dims come from the command line; inputs are random, the same for all runtimes. A peer runs with its public API and default optimizations.
-"""
+"""Worker that measures an ONNX model with Pliant: seconds of the best and the median call, for each file of inputs."""
 
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any
+
+from .peer_onnx import measure
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures one runtime on an ONNX model: returns the times of its calls for each set of dims."""
-    from ...graph.node import Tensor
-    from ...program import Program
-    from ..model_options import feeds
-
-    program = _program(given["model"])
-    assert isinstance(program, Program)
-    inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
-    run = {"pliant": _pliant, "onnxruntime": _onnxruntime, "openvino": _openvino}[given["contestant"]](given, program)
-    times = []
-    for dims in given["dims"]:
-        arrays = list(feeds(inputs, dict.fromkeys(inputs, "random"), dims).values())
-        times.append(_measured(lambda arrays=arrays: run(arrays), given["seconds"]))  # type: ignore[misc]
-    return {"times": times}
-
-
-def _program(path: str) -> Any:
+    """Compiles the model once, and returns the times of its calls for each file of inputs."""
+    from ...api import compile
     from ...frontends.onnx import from_onnx
 
-    return from_onnx(path)
-
-
-def _measured(call: Callable[[], Any], seconds: float) -> dict[str, float]:
-    for _ in range(2):
-        call()
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return {"best": min(times), "median": statistics.median(times)}
-
-
-def _pliant(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
-    from ...api import compile
-
-    executable = compile(program, threads=given["threads"])
-    return lambda arrays: executable(*arrays)
-
-
-def _onnxruntime(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
-    onnxruntime: Any = import_module("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = given["threads"]
-    session = onnxruntime.InferenceSession(given["model"], options, providers=["CPUExecutionProvider"])
-    names = [i.name for i in session.get_inputs()]
-    return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
-
-
-def _openvino(given: dict[str, Any], program: Any) -> Callable[[list[Any]], Any]:
-    openvino: Any = import_module("openvino")
-    settings = {"INFERENCE_NUM_THREADS": given["threads"], "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    request = openvino.Core().compile_model(given["model"], "CPU", settings).create_infer_request()
-    return lambda arrays: request.infer(arrays)
+    executable = compile(from_onnx(given["model"]), threads=given["threads"])
+    return measure(lambda arrays: executable(*arrays), given)
 
 
 if __name__ == "__main__":
