@@ -28,6 +28,7 @@ from .provenance import Provenance
 from .runtime.executable import Executable
 from .runtime.loading import open_package
 from .support.errors import Error, InternalError, UnsupportedError
+from .support.progress import listening
 from .support.source import caller_span
 from .sym.expr import Expr
 from .target import Target
@@ -161,6 +162,7 @@ def compile(
     effort: Literal["full", "fast"] = "full",
     accuracy: Literal["full", "fast"] = "full",
     example: tuple[Any, ...] | None = None,
+    progress: Callable[[str], object] | bool | None = None,
 ) -> Executable:
     """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
 
@@ -169,8 +171,8 @@ def compile(
     {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains. With `effort="fast"`, tiles are those that compile fastest: results
     have the same bits, but take longer to compute. With `accuracy="fast"`, convolutions may take algorithms that round more
     (`docs/programs.md` says how much). A PyTorch module needs an `example` of its arguments, and is compiled for their shapes:
-    `pliant.from_torch` takes dynamic ones. Raises UnsupportedError if this machine cannot run code for the target, Error if `effort` or
-    `accuracy` is neither of the two.
+    `pliant.from_torch` takes dynamic ones. `progress` is called with a text for each kernel; True shows it on stderr. Raises
+    UnsupportedError if this machine cannot run code for the target, Error if `effort` or `accuracy` is neither of the two.
     """
     for name, mode in (("effort", effort), ("accuracy", accuracy)):
         if mode not in ("full", "fast"):
@@ -180,7 +182,8 @@ def compile(
         program = program.with_dims(dims)
     machine = find_target(target)
     _check_runs_here(machine)
-    package = compile_program(program, machine, checked, cache, decisions=decisions, effort=effort, accuracy=accuracy)
+    with listening(progress, program.entry.name):
+        package = compile_program(program, machine, checked, cache, decisions=decisions, effort=effort, accuracy=accuracy)
     provenance = Provenance(lambda: program, machine, checked, decisions, effort, accuracy)
     executable = open_package(package, program.constants, program.functions, threads, provenance)
     executable.call_with_trees(program.entry.attrs.get("calling"))

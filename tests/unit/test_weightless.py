@@ -41,13 +41,13 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[s
     """The functions that were compiled to code, in a code cache of its own."""
     monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
     seen: list[str] = []
-    to_code = pipeline._to_code
+    to_code = pipeline.to_code
 
     def watched(start: Any, *rest: Any) -> Any:
         seen.append(start.function.name)
         return to_code(start, *rest)
 
-    monkeypatch.setattr(pipeline, "_to_code", watched)
+    monkeypatch.setattr(pipeline, "to_code", watched)
     yield seen
 
 

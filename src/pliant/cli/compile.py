@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     program = program_of(options.model)
     source = _quantized(program, options.quantize)
-    executable = compile(source, dims=dims)
+    executable = compile(source, dims=dims, progress=True)
     executable.save(file, targets=targets)  # also compiles for the additional targets
     seconds = time.perf_counter() - start
     facts = {"file": file, "bytes": Path(file).stat().st_size, "seconds": round(seconds, 3), "contract": str(executable.contract)}

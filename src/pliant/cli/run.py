@@ -48,13 +48,12 @@ def run(options: argparse.Namespace) -> int:
     inputs = {p.name: p.annotation for p in program.entry.params if isinstance(p.annotation, Tensor)}
     dims = single_values(read_dims(options.dim), "run")
     arrays = feeds(inputs, read_inputs(options.input, list(inputs)), dims, batch_dims(inputs))
-    progress(f"compiling {options.model}")
     exact = program
     if options.quantize:
         from ..quantized import quantize
 
         program = quantize(program, options.quantize)
-    executable = compile(program, threads=options.threads)
+    executable = compile(program, threads=options.threads, progress=True)
     progress("")
     results, times = executable.run(arrays), []
     for _ in range(options.repeat):

@@ -28,6 +28,7 @@ from ..schedule.decisions import Decision, Decisions, OfKernel, shown
 from ..schedule.domains import Value
 from ..schedule.records import Found, kernel_key
 from ..support.errors import ScheduleError, UnsupportedError
+from ..support.progress import kernel_begins
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
 from ..target import Target
@@ -81,11 +82,13 @@ class Kernels:
         self.backend = backend_of(target)
         self.checked = checked
         self.assembly = assembly  # if set, code generation of each kernel starts as soon as it is scheduled
+        self.calls = self.begun = 0  # the calls of the function that is scheduled, and how many of them were begun
         self.scheduled: dict[bytes, ScheduledKernel] = {}
         self.known: dict[tuple[Func, bool], bytes] = {}  # cache of hashes
 
     def function(self, f: g.Function) -> g.Function:
         """Returns the function with each of its loop programs replaced by the scheduled kernel."""
+        self.calls = sum(isinstance(n, g.CallLoop) for n in g.walk_nodes(f.nodes))
         return f.with_(nodes=map_calls(f.nodes, self.call))
 
     def call(self, n: g.CallLoop) -> g.Node:
@@ -93,6 +96,8 @@ class Kernels:
         called = func_of(n.callee)
         if self.checked and called.span is None:  # the program of an operator: messages point at the call
             called = called.with_(span=n.span)
+        kernel_begins(self.begun, self.calls)
+        self.begun += 1
         kernel = self.schedule_kernel(called, self.checked)
         values = dict(zip(kernel.func.symbols, n.dims, strict=False)) | {v: _size(n, i) for i, v in kernel.sizes}
         scalars = {i for i, _ in kernel.sizes}

@@ -42,8 +42,11 @@ class InferenceSession:
         sess_options: SessionOptions | None = None,
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Any] | None = None,
+        *,
+        progress: Callable[[str], object] | bool | None = None,
         **kwargs: Any,
     ) -> None:
+        self._progress = progress
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._executables: list[Executable] = []
         self._profiler = Profiler(self._options.profile_file_prefix) if self._options.enable_profiling else None
@@ -70,7 +73,7 @@ class InferenceSession:
         """Compiles a program of the model; returns what runs it."""
         from ..api import compile
 
-        executable = compile(program, threads=self._options.intra_op_num_threads or None)
+        executable = compile(program, threads=self._options.intra_op_num_threads or None, progress=self._progress)
         self._executables.append(executable)
 
         def run(arguments: list[Any]) -> list[Any]:
