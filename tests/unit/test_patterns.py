@@ -12,13 +12,16 @@ import pytest
 
 import pliant
 from pliant import Tensor, dim, f32, function, ops
+from pliant.api import program_of
 from pliant.graph import node as g
 from pliant.graph.passes.call_libraries import call_libraries
 from pliant.graph.patterns import Pattern
 from pliant.graph.verify import verify
 from pliant.interp.graph import run_graph
+from pliant.pipeline import compile_as_far_as
 from pliant.support.errors import Error
 from pliant.sym.expr import Const, const
+from pliant.target import target
 
 n = dim("n", max=64)
 k = dim("k", max=64)
@@ -188,6 +191,10 @@ def test_operands_in_either_order() -> None:
     assert [c.symbol for c in calls(twice, scaled)[1]] == ["lib:scaled"]
 
 
+def linear_relu(x: Any, w: Any, b: Any, y: Any) -> None:
+    y[...] = np.maximum(x @ w.T + b, 0)
+
+
 def test_linear_as_it_is_written() -> None:
     @function
     def written(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
@@ -198,27 +205,65 @@ def test_linear_as_it_is_written() -> None:
         return ops.relu(b + x @ ops.permute(w, [1, 0]))
 
     @function
-    def named(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
-        return ops.relu(ops.linear(x, w, b))
+    def by_matmul(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(ops.matmul(x, w, transpose_b=True) + b)
 
     @function
-    def other(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
-        return ops.relu(x @ w + b)
+    def named(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(ops.linear(x, w, b))
 
     @function
     def read_twice(x: Tensor[f32, n, 4], w: Tensor[f32, 3, 4], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
         y = x @ ops.permute(w, [1, 0])
         return ops.relu(y + b) + y
 
-    for f in (written, turned, named):
+    for f in (written, turned, by_matmul, named):
         after, found = calls(f, layer)
         assert [[v.name for v in c.args] for c in found] == [["x", "w", "b"]], f
         assert [type(x) for x in after.nodes] == [g.CallLibrary]
         args = [random(2, 4), random(3, 4, seed=1), random(3, seed=2)]
 
-        def library(x: Any, w: Any, b: Any, y: Any) -> None:
-            y[...] = np.maximum(x @ w.T + b, 0)
-
-        (result,) = run_graph(after, args, libraries={"lib:layer": library})
+        (result,) = run_graph(after, args, libraries={"lib:layer": linear_relu})
         np.testing.assert_allclose(result, f(*args), rtol=1e-5, atol=1e-6)
-    assert not calls(other, layer)[1] and not calls(read_twice, layer)[1]
+    assert not calls(read_twice, layer)[1]
+
+
+def test_linear_by_a_matrix_as_it_is() -> None:
+    """The library gets the transpose of the matrix, which is computed before the call."""
+
+    @function
+    def written(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 3]:
+        return ops.relu(x @ w + b)
+
+    @function
+    def twice(x: Tensor[f32, n, 4], w: Tensor[f32, 4, 4], b: Tensor[f32, 4]) -> Tensor[f32, n, 4]:
+        y = ops.relu(b + x @ w)
+        return ops.relu(y @ w + b)
+
+    @function
+    def of_batches(x: Tensor[f32, n, 2, 4], w: Tensor[f32, 4, 3], b: Tensor[f32, 3]) -> Tensor[f32, n, 2, 3]:
+        return ops.relu(x @ w + b)
+
+    for f, out, count in ((written, 3, 1), (twice, 4, 2)):
+        after, found = calls(f, layer)
+        assert len(found) == count
+        assert all([v.tensor.shape for v in c.args[1:]] == [(const(out), const(4)), (const(out),)] for c in found)
+        args = [random(2, 4), random(4, out, seed=1), random(out, seed=2)]
+        (result,) = run_graph(after, args, libraries={"lib:layer": linear_relu})
+        np.testing.assert_allclose(result, f(*args), rtol=1e-5, atol=1e-6)
+    assert not calls(of_batches, layer)[1]
+
+
+def test_a_literal_is_not_transposed_in_each_run() -> None:
+    w, b = random(4, 3), random(3, seed=1)
+
+    @function
+    def written(x: Tensor[f32, n, 4]) -> Tensor[f32, n, 3]:
+        return ops.relu(x @ ops.constant(w) + ops.constant(b))
+
+    pattern = pliant.register_library(layer, "libfast.so:layer")
+    try:
+        state = compile_as_far_as("lift_constants", program_of(written), target("native"))
+    finally:
+        pliant.unregister_library(pattern)
+    assert [type(x) for x in state.function.nodes if not isinstance(x, g.Const)] == [g.CallLibrary]

@@ -6,11 +6,11 @@
 
     pliant.register_library(pattern, "libfast.so:gelu_matmul")
 
-A subgraph matches if it has the operators of the pattern (the operands of a sum or product in either order; `linear(x, w, b)` also written
-as `x @ w.T + b`), its inputs have the dtype and rank of the parameters, and no other node
-reads its intermediate values. A dim of the pattern matches any dim, the same one everywhere; a number matches itself. The symbol is
-called with the arguments in order, then with memory for the results (`runtime/foreign_calls.py`). Patterns are tried in order of
-registration, each at every node from the last to the first.
+A subgraph matches if it has the operators of the pattern (the operands of a sum or product in either order), its inputs have the dtype
+and rank of the parameters, and no other node reads its intermediate values. `linear(x, w, b)` is also found as `x @ w.T + b`, and as
+`x @ v + b`, whose `v.T` is then computed for the call. A dim of the pattern matches any dim, the same one everywhere; a number matches
+itself. The symbol is called with the arguments in order, then with memory for the results (`runtime/foreign_calls.py`). Patterns are tried
+in order of registration, each at every node from the last to the first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..sym.expr import Expr, Var, free_vars, substitute
 from ..sym.prove import prove_equal
 from .node import Annotation, CallLibrary, Const, Function, Node, Op, Scalar, Tensor, Value, is_state, walk_nodes
 from .operators import attr_exprs, map_attrs
+from .ops.shape import PermuteAttrs
 from .structural import canonical
 
 
@@ -81,11 +82,19 @@ def _checked(pattern: object) -> Function:
 
 @dataclass(slots=True)
 class Match:
-    """A match of a pattern: its values and dims mapped to those of the program, and the nodes to replace."""
+    """A match of a pattern: its values and dims mapped to those of the program, the nodes to replace, and nodes to compute before the call.
+
+    The last are transposes of matrices that the program multiplies by as they are, by matrix.
+    """
 
     values: dict[Value, Value] = field(default_factory=dict)
     dims: dict[Var, Expr] = field(default_factory=dict)
     nodes: dict[Node, None] = field(default_factory=dict)
+    turned: dict[Value, Op] = field(default_factory=dict)
+
+    def copy(self) -> Match:
+        """Returns a match that can be extended without changing this one."""
+        return Match(dict(self.values), dict(self.dims), dict(self.nodes), dict(self.turned))
 
 
 def find(pattern: Function, root: Op, makers: dict[Value, Node]) -> Match | None:
@@ -124,17 +133,17 @@ def _outs(wanted: Op, found: Op, match: Match) -> bool:
 
 def _tried(pairs: Sequence[tuple[Value, Value]], made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
     """Returns True if all pairs of a value of the pattern and one of the program match; `match` is extended only then."""
-    attempt = Match(dict(match.values), dict(match.dims), dict(match.nodes))
+    attempt = match.copy()
     if not all(_value(w, f, made, makers, attempt) for w, f in pairs):
         return False
-    match.values, match.dims, match.nodes = attempt.values, attempt.dims, attempt.nodes
+    match.values, match.dims, match.nodes, match.turned = attempt.values, attempt.dims, attempt.nodes, attempt.turned
     return True
 
 
 def _written_out(wanted: Op, found: Op, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
-    """Returns True if `linear(x, w, b)` of the pattern is written as `x @ w.T + b` in the program, the sum in either order.
+    """Returns True if `linear(x, w, b)` of the pattern is written as a matmul and a sum in the program, the sum in either order.
 
-    Extends `match`. Without a bias in the pattern, this is `x @ w.T`.
+    Extends `match`. Without a bias in the pattern, this is the matmul alone.
     """
     if len(wanted.args) == 2:
         return _product(wanted, found, (), made, makers, match) and _outs(wanted, found, match)
@@ -149,18 +158,33 @@ def _written_out(wanted: Op, found: Op, made: dict[Value, Node], makers: dict[Va
 
 
 def _product(wanted: Op, found: Op, bias: tuple[Value, ...], made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:
-    """Returns True if `found` multiplies by a transposed matrix, and its operands and the bias match the arguments of `linear`.
+    """Returns True if `found` is a matmul whose operands and the bias match the arguments of `linear`.
 
-    Then extends `match`, also by the node that transposes.
+    Its matrix is `w.T` if it is transposed, by the matmul or by a permute; else `w` is its transpose, to compute before the call. Extends
+    `match`, also by that permute.
     """
-    turned = makers.get(found.args[1]) if found.op == "matmul" else None
-    if not isinstance(turned, Op) or turned.op != "permute" or turned.attrs.axes != (1, 0):
+    if found.op != "matmul" or getattr(found.attrs, "transpose_a", False) or len(found.args[1].tensor.shape) != 2:
         return False
-    values = (found.args[0], turned.args[0], *bias)
-    if not _tried(list(zip(wanted.args, values, strict=True)), made, makers, match):
+    x, matrix = found.args
+    permute = makers.get(matrix)
+    if getattr(found.attrs, "transpose_b", False):
+        return _tried(list(zip(wanted.args, (x, matrix, *bias), strict=True)), made, makers, match)
+    if isinstance(permute, Op) and permute.op == "permute" and permute.attrs.axes == (1, 0):
+        if not _tried(list(zip(wanted.args, (x, permute.args[0], *bias), strict=True)), made, makers, match):
+            return False
+        match.nodes[permute] = None
+        return True
+    turned = match.turned.get(matrix) or _transpose_of(matrix, found)
+    if not _tried(list(zip(wanted.args, (x, turned.outs[0], *bias), strict=True)), made, makers, match):
         return False
-    match.nodes[turned] = None
+    match.turned[matrix] = turned
     return True
+
+
+def _transpose_of(matrix: Value, reader: Op) -> Op:
+    """Returns a new node that transposes a matrix, for the place of `reader`."""
+    out = Value(f"{matrix.name}_turned", Tensor(matrix.tensor.dtype, matrix.tensor.shape[::-1]))
+    return Op(outs=(out,), op="permute", args=(matrix,), attrs=PermuteAttrs((1, 0)), origin=reader.origin, span=reader.span)
 
 
 def _value(wanted: Value, found: Value, made: dict[Value, Node], makers: dict[Value, Node], match: Match) -> bool:

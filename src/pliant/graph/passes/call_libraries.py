@@ -48,7 +48,8 @@ def _replaced(nodes: tuple[Node, ...], results: Sequence[Value], pattern: Patter
         return nodes
     members = [n for n in nodes if n in match.nodes]
     call = call_of(pattern, match, members)
-    return tuple(call if n is members[-1] else n for n in nodes if n not in match.nodes or n is members[-1])
+    calls = (*match.turned.values(), call)
+    return tuple(new for n in nodes for new in (calls if n is members[-1] else () if n in match.nodes else (n,)))
 
 
 def _is_closed(nodes: Sequence[Node], results: Sequence[Value], pattern: Pattern, match: Match) -> bool:
