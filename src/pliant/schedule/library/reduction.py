@@ -23,6 +23,7 @@ from ...loop.analysis.nests import Access, accesses, allocation, blocks, constan
 from ...loop.stmt import Block, For, Func, Reduce, Stmt, Store, map_children
 from ...support.choices import worth
 from ...support.errors import ScheduleError
+from ...support.record import dataclass
 from ...support.refusal import Refusal
 from ...sym.conditions import all_of
 from ...sym.expr import Const, Var, free_vars
@@ -30,6 +31,7 @@ from ...target import Target
 from ..decisions import Decide, shown
 from ..schedule import BlockHandle, LoopHandle, Schedule
 from .accumulate import IN_LANES, WIDE_IN_LANES, Sizes, begin, cut, cuts_for, most_terms, parts_in_order, widens, with_parts
+from .parallelize import fuse_into
 from .record import NotApplicable, Rule, Version, required_loops, tried
 from .squares import TERMS, WIDE_HALVES
 
@@ -100,9 +102,9 @@ def schedule_rows(s: Schedule, names: Stages, decide: Decide) -> str:
     joined = [anchor.name]
     if rows is not None:
         for b in reversed(inside[:-1]):
-            if _row_local(find_block(s.program, b.name), rows.loop) and tried(partial(s.compute_at, b.name, rows)):
+            if _row_local(find_block(s.program, b.name), rows.each.loop) and tried(partial(s.compute_at, b.name, rows.each)):
                 joined.append(b.name)
-        s.parallel(rows)
+        s.parallel(rows.shared)
     if not any(b.name in joined for b in sums):
         raise NotApplicable(f"block `{anchor.name}` does not go through the reductions row by row")
     together = [n for n in names if n in joined]
@@ -165,10 +167,18 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
-def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
-    """Return the loop over rows: the leading spatial loops of the last stage that every reduction has, fused; dims of 1 do not count.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A record of the loops over rows: the one that threads share, and the innermost one; usually one and the same."""
 
-    None if there is none. Reorders the loops of the last stage, rows first; raises NotApplicable if its store is not indexed by its
+    shared: LoopHandle
+    each: LoopHandle
+
+
+def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> Rows | None:
+    """Return the loops over rows: the leading spatial loops of the last stage that every reduction has, fused; dims of 1 do not count.
+
+    None if there are none. Reorders the loops of the last stage, rows first; raises NotApplicable if its store is not indexed by its
     iterators.
     """
     store = anchor.body
@@ -189,7 +199,17 @@ def _rows(s: Schedule, anchor: Block, sums: list[Block]) -> LoopHandle | None:
     nest = [handles[by_iterator[v]] for v in (*repeated, *(v for v in order if v not in loops))]
     if len(nest) + len(reduced) > 1:
         s.reorder(*nest, *reduced)
-    return s.fuse(*nest[:depth]) if depth > 1 else nest[0]
+    return _fused(s, nest[:depth])
+
+
+def _fused(s: Schedule, loops: list[LoopHandle]) -> Rows:
+    """Fuse the loops over rows, or as many neighbors as it is proven for: of three unknown extents, for example, not always all."""
+    for count in range(len(loops), 1, -1):
+        for first in range(len(loops) - count + 1):
+            fused: list[LoopHandle] = []
+            if tried(partial(fuse_into, s, loops[first : first + count], fused)):
+                return Rows(fused[0], (fused + loops[first + count :])[-1])
+    return Rows(loops[0], loops[-1])
 
 
 def _repeated(s: Schedule, block: Block) -> dict[Var, For]:
