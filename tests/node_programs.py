@@ -95,6 +95,21 @@ def run_with_features(
     return answers, said["features"]
 
 
+def in_node(script: str, flags: Sequence[str] = (), **given: object) -> Any:
+    """What a script writes with `say`, with `load` of the runtime, its other files by `part(name)`, and what it is given."""
+    head = f"""
+        import {{ readFileSync }} from "node:fs";
+        import {{ load, PliantError }} from {json.dumps(RUNTIME.as_uri())};
+        const part = (name) => import(new URL(name, {json.dumps(RUNTIME.as_uri())}));
+        const say = (value) => process.stdout.write(JSON.stringify(value));
+        const {{ {", ".join(given)} }} = JSON.parse(readFileSync(0, "utf8"));
+    """
+    command = [node(), *flags, "--input-type=module", "-e", head + script]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def _coded(value: Any) -> dict[str, Any]:
     if not isinstance(value, np.ndarray):
         return {"scalar": value}

@@ -46,9 +46,19 @@ def export(
     program = program_of(src)
     if dims:
         program = program.with_dims(dims)
-    backend, base = backend_of(machine), identifier(name or program.entry.name)
-    variants = tuple(exported(program, other, base + suffix) for suffix, other in backend.variants(machine).items())
-    return _write(backend.files(replace(exported(program, machine, base), variants=variants)), Path(path))
+    return _write(_files(program, machine, identifier(name or program.entry.name)), Path(path))
+
+
+def export_with_chat(program: Program, path: str | os.PathLike[str], name: str, chat: bytes) -> list[Path]:
+    """Writes a decoder of a language model as a page that chats; `chat` is what the page needs beside the program (`llm/page.py`)."""
+    return _write(_files(program, find_target("web"), identifier(name), chat), Path(path))
+
+
+def _files(program: Program, machine: Target, name: str, chat: bytes | None = None) -> Mapping[str, bytes]:
+    """Compiles a program for a target and its variants; returns the files."""
+    backend = backend_of(machine)
+    variants = tuple(exported(program, other, name + suffix) for suffix, other in backend.variants(machine).items())
+    return backend.files(replace(exported(program, machine, name), variants=variants, chat=chat))
 
 
 def identifier(name: str) -> str:

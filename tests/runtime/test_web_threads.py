@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 import pliant
 from exported_models import Interpreted, Model
-from node_programs import RUNTIME, node, run_with_features
+from node_programs import in_node, node, run_with_features
 from pliant import InOut, Tensor, dim, f32, function, i64, kernel, ops
 from pliant.api import program_of
 from pliant.codegen.share_memory import memory_pages, with_shared_memory
@@ -73,20 +72,6 @@ def test_threads_do_not_change_bits(site: Path, options: dict[str, object]) -> N
     assert [y.tobytes() for (y,) in answers] == [expected.tobytes()] * 20
     assert features["threads"] == (options["threads"] if options["threads"] != "none" else 1)
     assert features["shared"] is (options["threads"] != "none") and features["worker"] is options.get("worker", True)
-
-
-def in_node(script: str, **given: object) -> object:
-    """What a script writes with `say`, with `load` of the runtime and what it is given."""
-    head = f"""
-        import {{ writeSync }} from "node:fs";
-        import {{ load, PliantError }} from {json.dumps(RUNTIME.as_uri())};
-        const say = (value) => writeSync(1, JSON.stringify(value));
-        const {{ {", ".join(given)} }} = {json.dumps(given)};
-    """
-    command = [node(), "--input-type=module", "-e", head + script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @kernel

@@ -69,6 +69,7 @@ class Exported:
     constants: tuple[Array, ...]  # in the layouts that the code reads
     host: tuple[Func, ...]  # `shapes` (of arguments, from dims), `prepare`, `size`, `run`; empty unless `Backend.writes_host`
     variants: tuple[Exported, ...] = ()  # the same program for `Backend.variants`, in that order
+    chat: bytes | None = None  # of a language model: the JSON that a page needs to chat with it
 
 
 class Backend(ABC):

@@ -36,7 +36,7 @@ class Web(Wasm):
         The script of the page is a file of its own, because a page under a content security policy runs no script inside of its text.
         """
         source = resources("pliant.codegen").joinpath("web")
-        text = source.joinpath("index.html").read_bytes()
+        text = source.joinpath("index.html" if program.chat is None else "chat.html").read_bytes()
         script = _SCRIPT.search(text)
         assert script is not None
         page = text.replace(script[0], b'<script type="module" src="./page.js"></script>')
@@ -45,6 +45,7 @@ class Web(Wasm):
         return {
             **self._programs(program),
             **scripts,
+            **({} if program.chat is None else {f"{program.name}.chat.json": program.chat}),
             **{file: content.replace(b"MODEL", program.name.encode()) for file, content in named.items()},
         }
 
@@ -62,6 +63,8 @@ class Web(Wasm):
             facts |= {"module": f"{p.name}.wasm", "shared_module": f"{p.name}.shared.wasm"}
             facts |= {"memory_pages": memory_pages(module), "stack_bytes": STACK}
             files |= {f"{p.name}.wasm": module, f"{p.name}.shared.wasm": with_shared_memory(module)}
+            if program.chat is not None:
+                facts["chat"] = f"{program.name}.chat.json"
             if p is program and program.variants:
                 facts["fused"] = f"{program.variants[0].name}.json"
             files[f"{p.name}.json"] = (json.dumps(facts, indent=1) + "\n").encode()

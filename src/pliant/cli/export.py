@@ -7,13 +7,15 @@ import json
 import time
 from pathlib import Path
 
-from . import progress
+from . import Usage, progress
 from .model_options import add_dims, add_quantize, read_dims
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant export` to the parser."""
-    parser.add_argument("model", help="an .onnx, .pt2 or .pliant file")
+    parser.add_argument(
+        "model", help="an .onnx, .pt2 or .pliant file; for `--target web` also a language model: a name, a .gguf file, or hf:org/repo"
+    )
     parser.add_argument("--target", required=True, help="target machine, a name from the table below")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     parser.add_argument("--name", help="base name of the files and functions (default: the model's name)")
@@ -45,18 +47,24 @@ def run(options: argparse.Namespace) -> int:
     """Runs `pliant export`: compiles the model and writes the files; returns the exit code."""
     from ..api import program_of
     from ..exporting import export
+    from ..llm.page import export_page, speaks
     from ..target import target
 
     machine = target(options.target)  # report a wrong name before reading the model, which may take long
     dims = read_dims(options.dim)
     progress(f"compiling {options.model} for {machine}")
     start = time.perf_counter()
-    program = program_of(options.model)
-    if options.quantize:
-        from ..quantized import quantize
+    if machine.kind == "web" and speaks(options.model):
+        if dims or options.quantize:
+            raise Usage("a language model has no dims to set, and is quantized as its file is")
+        files = export_page(options.model, options.output, name=options.name, progress=progress)
+    else:
+        program = program_of(options.model)
+        if options.quantize:
+            from ..quantized import quantize
 
-        program = quantize(program, options.quantize)
-    files = export(program, machine, options.output, dims=dims, name=options.name or Path(options.model).stem)
+            program = quantize(program, options.quantize)
+        files = export(program, machine, options.output, dims=dims, name=options.name or Path(options.model).stem)
     seconds = time.perf_counter() - start
     progress("")
     sizes = {str(file): file.stat().st_size for file in files}

@@ -69,9 +69,9 @@ export class Engine {
 
   /** What a caller may know: the description of arguments and results, the features in use, and where the cancel flag lies. */
   facts() {
-    const { name, arguments: given, outputs, symbols } = this.#facts;
+    const { name, arguments: given, outputs, symbols, chat } = this.#facts;
     const flag = this.#shared ? { buffer: this.#memory.buffer, at: this.#cancel } : null;
-    return { name, arguments: given, outputs, symbols, features: this.#features, flag };
+    return { name, arguments: given, outputs, symbols, chat, features: this.#features, flag };
   }
 
   /** Bytes of memory that the program has now, constants and the arena of the largest call so far included. */

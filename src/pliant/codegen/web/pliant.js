@@ -5,8 +5,10 @@
 //     const { logits } = await m.run({ images: new Float32Array(3 * 320 * 320) }, { images: [1, 3, 320, 320] });
 //     logits.data, logits.dims, logits.dtype
 
+import { Chat } from "./chat.js";
 import { Engine } from "./engine.js";
-import { fromMessage } from "./errors.js";
+import { fromMessage, PliantError } from "./errors.js";
+import { readFile } from "./files.js";
 import { MAY_SHARE, startWorker } from "./host.js";
 
 export { PliantError } from "./errors.js";
@@ -33,7 +35,7 @@ export async function load(url, { worker = true, onProgress, signal, ...options 
 /** A loaded program. Its calls run one after the other. */
 export class Model {
   #url; #options; #facts; #worker = null; #engine = null; #memory = 0;
-  #last = Promise.resolve(); #waiting = new Map(); #next = 0; #held = [];
+  #last = Promise.resolve(); #waiting = new Map(); #next = 0; #held = []; #chat = null;
 
   constructor(url, options) {
     this.#url = url;
@@ -133,6 +135,12 @@ export class Model {
   hold(name, dims) {
     this.#held.push({ name, dims });
     return this.#inOrder(async () => (this.#engine ? this.#engine.hold(name, dims) : this.#ask("hold", { name, dims })));
+  }
+
+  /** The language model's side of the program: `m.chat().completions.create({ messages, stream: true })`. */
+  chat() {
+    if (!this.#facts.chat) throw new PliantError(`\`${this.name}\` is no language model with a chat`, "`pliant export smollm2-135m --target web` makes one");
+    return (this.#chat ??= new Chat(this, async () => JSON.parse(new TextDecoder().decode(await readFile(new URL(this.#facts.chat, this.#url))))));
   }
 
   /** Stops the program and its threads, and gives its memory back. */

@@ -30,7 +30,7 @@ class Pattern:
 
     def __init__(self, pattern: str, sets: Mapping[str, str] | None = None) -> None:
         self.text = pattern
-        self._sets = [_ranges(text) for text in (sets or {}).values()]
+        self._sets = [set_ranges(text) for text in (sets or {}).values()]
         self._names = list(sets or {})
         assert len(self._names) <= _SETS
         self._spelling = _Spelling(self._sets)
@@ -113,8 +113,8 @@ def _range(category: str) -> str:
     return f"{chr(first)}-{chr(first + (1 << _SETS) - 1)}"
 
 
-def _ranges(text: str) -> list[tuple[int, int]]:
-    """Parses `A-Zµ` to pairs (first, last) of code points."""
+def set_ranges(text: str) -> list[tuple[int, int]]:
+    """Parses a set such as `A-Zµ` to pairs (first, last) of code points."""
     return [(ord(m[1]), ord(m[2] or m[1])) for m in re.finditer(r"(.)(?:-(.))?", text, re.DOTALL)]
 
 
