@@ -59,7 +59,7 @@ SEES |= {
     "onnx_backend": {*API, "frontends"},
     "torch_backend": {*API, "frontends"},
     "onnxruntime": {*API, "frontends", "report"},
-    "llm": {*API, "frontends", "nn", "quantization"},
+    "llm": {*API, "exporting", "frontends", "nn", "quantization"},
 }
 # What `import_module` is given: ".lower.fusion.fuse:fuse", ".frontends.onnx".
 BY_STRING = re.compile(r"(\.+[a-z_]+(?:\.[a-z_]+)*)(?::[a-z_]+)?")

@@ -7,6 +7,7 @@ go on where they ended.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import socket
@@ -39,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="a folder that `pliant export --target web` wrote")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000; 0: any free one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+    parser.add_argument("--json", action="store_true", help="print the address as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, OverflowError) as problem:
         raise Usage(f"cannot listen on {options.host} port {options.port}: {problem}", "--port 0 takes any free one") from None
     with server:
-        print(f"http://{_shown(options.host)}:{server.server_address[1]}/", flush=True)
+        address = f"http://{_shown(options.host)}:{server.server_address[1]}/"
+        print(json.dumps({"address": address}) if options.json else address, flush=True)
         server.serve_forever()
     return 0
 
