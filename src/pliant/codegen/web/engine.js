@@ -8,8 +8,9 @@ import { ARRAYS, extents, list, scalar } from "./arrays.js";
 import { allocator } from "./callback.js";
 import { PliantError } from "./errors.js";
 import { readBlocks, readFile } from "./files.js";
-import { MAY_SHARE, MAY_WAIT, processors, startThread } from "./host.js";
+import { MAY_SHARE, MAY_WAIT, processors } from "./host.js";
 import { fuses } from "./probe.js";
+import { startThread } from "./start_thread.js";
 
 const ALIGNMENT = 64; // of every buffer: compiled code relies on it
 const PAGE = 65536;

@@ -15,19 +15,8 @@ export async function processors() {
   return NODE ? (await node("os")).availableParallelism() : (globalThis.navigator?.hardwareConcurrency ?? 1);
 }
 
-/** A worker that loads and runs programs. */
-export async function startWorker() {
-  if (!NODE) return wrapped(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
-  return nodeWorker(new URL("./worker.js", import.meta.url));
-}
-
-/** A worker that is one thread of a program's pool. */
-export async function startThread() {
-  if (!NODE) return wrapped(new Worker(new URL("./thread.js", import.meta.url), { type: "module" }));
-  return nodeWorker(new URL("./thread.js", import.meta.url));
-}
-
-async function nodeWorker(url) {
+/** A worker of node. */
+export async function nodeWorker(url) {
   const { Worker } = await node("worker_threads");
   const worker = new Worker(url, { execArgv: [] }); // options of the main thread, such as --eval, do not fit a file
   return {
@@ -38,7 +27,8 @@ async function nodeWorker(url) {
   };
 }
 
-function wrapped(worker) {
+/** A worker of a browser, with the interface of `nodeWorker`. */
+export function browserWorker(worker) {
   return {
     post: (message, transfer = []) => worker.postMessage(message, transfer),
     listen: (heard, failed) => {

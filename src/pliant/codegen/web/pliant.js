@@ -9,7 +9,8 @@ import { Chat } from "./chat.js";
 import { Engine } from "./engine.js";
 import { fromMessage, PliantError } from "./errors.js";
 import { readFile } from "./files.js";
-import { MAY_SHARE, startWorker } from "./host.js";
+import { MAY_SHARE } from "./host.js";
+import { startWorker } from "./start_worker.js";
 
 export { PliantError } from "./errors.js";
 export { clearCache } from "./store.js";

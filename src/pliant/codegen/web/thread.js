@@ -6,8 +6,7 @@ import { port } from "./host.js";
 const POOL = { stop: 8, tickets: 64, done: 128, code: 228, bytes: 256 };
 const TRAPPED = 6; // the answer of a chunk that WebAssembly ended
 
-const main = await port();
-main.listen(async ({ module, memory, stack, pool, alloc, parallelFor }) => {
+async function join(main, { module, memory, stack, pool, alloc, parallelFor }) {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   exports.__stack_pointer.value = stack;
   const table = exports.table; // with the functions of the first thread in the same slots
@@ -24,8 +23,7 @@ main.listen(async ({ module, memory, stack, pool, alloc, parallelFor }) => {
       giveUp(words, new BigInt64Array(memory.buffer, pool + POOL.tickets, 1));
     }
   }
-});
-main.post("listening");
+}
 
 /** Ends the launch whose chunk has trapped: the launcher would wait for ever. */
 function giveUp(words, tickets) {
@@ -35,3 +33,8 @@ function giveUp(words, tickets) {
   Atomics.add(words, POOL.done / 4, left + 1);
   Atomics.notify(words, POOL.done / 4);
 }
+
+port().then((main) => { // without `await` at the top: bundlers build workers as classic scripts
+  main.listen((job) => join(main, job));
+  main.post("listening");
+});

@@ -4,7 +4,7 @@ import { Engine } from "./engine.js";
 import { toMessage } from "./errors.js";
 import { port } from "./host.js";
 
-const main = await port();
+let main; // without `await` at the top: bundlers build workers as classic scripts
 let engine = null;
 
 const tasks = {
@@ -19,12 +19,17 @@ const tasks = {
 
 const buffers = (value) => Object.values(value ?? {}).flatMap((r) => (ArrayBuffer.isView(r?.data) ? [r.data.buffer] : []));
 
-main.listen(async ({ id, task, ...asked }) => {
+async function serve({ id, task, ...asked }) {
   try {
     const value = await tasks[task](id, asked);
     main.post({ id, value, memory: engine.memory }, buffers(value));
   } catch (error) {
     main.post({ id, error: toMessage(error) });
   }
+}
+
+port().then((found) => {
+  main = found;
+  main.listen(serve);
+  main.post("listening");
 });
-main.post("listening");
