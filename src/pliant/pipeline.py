@@ -36,6 +36,7 @@ from .graph.node import (
 from .program import Program
 from .runtime.package import Package
 from .step_watch import show_step, verify_step, warn_of_unknown, watch_loop_passes
+from .support.cancellation import stop_if_asked
 from .support.collector import fewer_collections
 from .support.errors import Error
 from .support.memos import forget
@@ -500,6 +501,7 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
     settings = read_settings()
     warn_of_unknown(settings.show, tuple(s.name for s in STEPS))
     for step in steps:
+        stop_if_asked()
         start = time.perf_counter()
         after = step.run(state)
         elapsed = time.perf_counter() - start

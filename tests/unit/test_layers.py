@@ -56,9 +56,10 @@ SEES |= {
     "quantized": API,
     "templates": API,
     "report": API,
+    "fast_start": API,
     "onnx_backend": {*API, "frontends"},
     "torch_backend": {*API, "frontends"},
-    "onnxruntime": {*API, "frontends", "report"},
+    "onnxruntime": {*API, "frontends", "report", "fast_start"},
     "llm": {*API, "exporting", "frontends", "nn", "quantization"},
 }
 # What `import_module` is given: ".lower.fusion.fuse:fuse", ".frontends.onnx".

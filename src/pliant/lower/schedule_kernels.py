@@ -27,6 +27,7 @@ from ..runtime.interface import Choice, Rule
 from ..schedule.decisions import Decision, Decisions, OfKernel, shown
 from ..schedule.domains import Value
 from ..schedule.records import Found, kernel_key
+from ..support.cancellation import stop_if_asked
 from ..support.errors import ScheduleError, UnsupportedError
 from ..support.progress import kernel_begins
 from ..support.record import dataclass
@@ -118,6 +119,7 @@ class Kernels:
         if key is None:
             key = self.known[func, checked] = named_hash(func) if checked else structural_hash(func)
         if key not in self.scheduled:
+            stop_if_asked()
             record = self._record(func)
             known = None if record is not None else self._found(func, key, checked)
             self.scheduled[key] = known or self._scheduled(func, key, checked, record)
@@ -162,7 +164,7 @@ class Kernels:
         same = [(p.value, p.role) for p in func.params] == [
             (p.value, p.role) for p in scheduled.params
         ] and lifted.attrs == _scheduled_attrs(func)
-        plain = same and found is None and all(d.kind == "schedule" for d in decisions.made.values())
+        plain = same and found is None and all(d.kind != "layout" for d in decisions.made.values())
         kernel = ScheduledKernel(lifted.with_(params=params), before, scratch, sizes, rule, func if plain and not checked else None)
         if self.assembly is not None:
             self.assembly.kernel(kernel.func, "" if checked else key.hex()[:32])

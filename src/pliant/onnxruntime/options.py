@@ -17,6 +17,7 @@ from .errors import NotImplemented as NotSupported
 from .values import OrtValue
 
 EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"  # where the external data of a model in memory lies
+START_FAST = "pliant.start_fast"  # a setting of ours: "1" or "0"
 
 
 class _Fields:
@@ -109,7 +110,7 @@ class SessionOptions(_Fields):
     # Results never depend on the number of threads or the run, so deterministic computation is what one always has.
     _effective = frozenset(
         ("enable_profiling", "intra_op_num_threads", "log_severity_level", "profile_file_prefix", "use_deterministic_compute")
-    ) | {EXTERNAL_FOLDER}
+    ) | {EXTERNAL_FOLDER, START_FAST}
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,6 +125,11 @@ class SessionOptions(_Fields):
     def initializers(self) -> dict[str, Any]:
         """The arrays that replace initializers of the model, by name."""
         return self.__dict__["_initializers"]  # type: ignore[no-any-return]
+
+    @property
+    def start_fast(self) -> bool:
+        """True if a session answers with what compiles fastest, until the full program has been compiled in the background."""
+        return self.__dict__["_config"].get(START_FAST) == "1"  # type: ignore[no-any-return]
 
     @property
     def external_folder(self) -> str | None:

@@ -71,18 +71,31 @@ class InferenceSession:
 
     def _compiled(self, program: Any) -> Callable[[list[Any]], list[Any]]:
         """Compiles a program of the model; returns what runs it."""
-        from ..api import compile
-
-        executable = compile(program, threads=self._options.intra_op_num_threads or None, progress=self._progress)
-        self._executables.append(executable)
+        now = self._program(program)
 
         def run(arguments: list[Any]) -> list[Any]:
+            executable = now()
+            if executable not in self._executables:
+                self._executables.append(executable)
             if self._profiler is not None:
                 return self._profiler.run(executable, arguments)
             results = executable(*arguments)
             return list(results) if isinstance(results, tuple) else [results]
 
         return run
+
+    def _program(self, program: Any) -> Callable[[], Executable]:
+        """Compiles a program of the model; returns what gives the executable that a call runs now."""
+        threads = self._options.intra_op_num_threads or None
+        if self._options.start_fast:
+            from ..fast_start import FastStart
+
+            start = FastStart(program, threads)
+            return lambda: start.executable
+        from ..api import compile
+
+        executable = compile(program, threads=threads, progress=self._progress)
+        return lambda: executable
 
     def _say(self, seconds: float, ignored: list[str]) -> None:
         """Writes the line of the log that sums up the session: a warning if a provider is not here."""

@@ -1,0 +1,39 @@
+"""Stopping a long computation of one thread from another thread, at places where nothing is half done.
+
+with cancellable(event):        # in the thread of the computation
+    ...
+    stop_if_asked()             # raises Cancelled once another thread has set the event
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Cancelled(BaseException):
+    """Raised in a thread that was asked to stop; no error, so nothing that handles errors catches it."""
+
+
+class _Asked(threading.local):
+    event: threading.Event | None = None
+
+
+_asked = _Asked()
+
+
+@contextmanager
+def cancellable(event: threading.Event) -> Iterator[None]:
+    """Context manager: `stop_if_asked` raises in this thread once the event is set."""
+    before, _asked.event = _asked.event, event
+    try:
+        yield
+    finally:
+        _asked.event = before
+
+
+def stop_if_asked() -> None:
+    """Raises Cancelled if this thread was asked to stop."""
+    if _asked.event is not None and _asked.event.is_set():
+        raise Cancelled
