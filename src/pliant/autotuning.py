@@ -43,10 +43,12 @@ class TunedKernel(NamedTuple):
 class TuningResult:
     """What a tuning found: a table of kernels, a report, and the program compiled with it."""
 
-    def __init__(self, program: Program, tuner: Tuner, left_out: Sequence[str]) -> None:
+    def __init__(self, program: Program, tuner: Tuner, left_out: Sequence[str], whole: float | None = None) -> None:
         self._program = program
         self._states: tuple[TaskState, ...] = tuple(tuner.states)
+        self.whole = whole  # the time of the whole program with its records to that without, if records are new
         self.left_out = tuple(left_out)  # kernels that cannot be measured by themselves, with the reason
+        self.withdrawn = tuner.withdrawn
         self.candidates = tuner.candidates  # measured by this search
         self.measurements = tuner.runner.count  # with those of defaults and winners
         self.seconds = time.monotonic() - tuner.started
@@ -92,6 +94,9 @@ class TuningResult:
         lines += [
             f"{self.candidates} candidates in {self.seconds:.0f} s; kernels take {100 * self.ratio:.1f} % of the time of the defaults"
         ]
+        if self.whole is not None:
+            end = "; the new records are withdrawn" if self.withdrawn else ""
+            lines.append(f"the whole program takes {100 * self.whole:.1f} % of the time it took{end}")
         return "\n".join(lines)
 
 
@@ -118,13 +123,15 @@ def autotune(
     `src` and `dims` are as in `pliant.compile`. `weights` are the sizes at which kernels are measured, for each dim by name; repeat a size
     to give it more weight. All dims are at the same place of their lists. Without it, three sizes of the contract are. The search ends
     after `minutes`, or when nothing is left to try. `progress` is called with the tuner after each batch of candidates. What was found is
-    kept whenever the search is stopped. Results of programs keep their bits. Raises an Error if `minutes` is not positive, or if records
+    kept whenever the search is stopped. At its end the whole program is timed with and without its records; new ones are withdrawn if it
+    became slower. Results of programs keep their bits. Raises an Error if `minutes` is not positive, or if records
     cannot be written.
     """
     from .tune.database import Database
     from .tune.runner import Runner
     from .tune.tasks import samples_of, tasks_of
     from .tune.tuner import Tuner
+    from .tune.whole_program import WORSE, compare
 
     if not minutes > 0:
         raise Error(f"a tuning cannot take {minutes} minutes", where=caller_span())
@@ -136,8 +143,12 @@ def autotune(
     if dims:
         program = program.with_dims(dims)
     machine = find_target("native")
-    tasks, left_out = tasks_of(program, machine, samples_of(program, weights))
+    samples = samples_of(program, weights)
+    tasks, left_out = tasks_of(program, machine, samples)
     with Database(path) as database, Runner() as runner:
         tuner = Tuner(tasks, machine, database, runner, deadline, progress)
         tuner.run()
-        return TuningResult(program, tuner, left_out)
+        whole = compare(program, machine, samples) if any(s.new for s in tuner.states) else None
+        if whole is not None and whole > WORSE:
+            tuner.withdraw()
+        return TuningResult(program, tuner, left_out, whole)

@@ -399,13 +399,13 @@ def compile_program(
     decisions: Mapping[str, Any] | None = None,
     effort: str = "full",
     accuracy: str = "full",
-    records: Sequence[str] = (),
+    records: Sequence[str] | None = (),
 ) -> Package:
     """Compiles a program for a target and returns its package; takes it from the code cache if it is there.
 
     With `load_here`, what is computed once from literals is code for this machine, which computes the same bits. `checked` adds run-time
     checks of accesses; `decisions`, `effort` and `accuracy` change choices of schedules, and a decision that no kernel has raises an Error.
-    `records` are records of tuning that came with the program; those of the user go before them.
+    `records` are records of tuning that came with the program; those of the user go before them. None leaves all of them out.
     """
     machine = find_target(target)
     disabled = check_disabled(read_settings().disable)

@@ -30,13 +30,13 @@ def records_path() -> Path | None:
 
 
 def decisions_of(
-    values: Mapping[str, Any] | None = None, effort: str = "full", carried: Sequence[str] = (), accuracy: str = "full"
+    values: Mapping[str, Any] | None = None, effort: str = "full", carried: Sequence[str] | None = (), accuracy: str = "full"
 ) -> Decisions:
     """Returns the decisions of a compilation, with the user's records, and those that the program carries.
 
-    `PLIANT_DISABLE=records` leaves records out.
+    `PLIANT_DISABLE=records` leaves records out, and so does None for those that are carried.
     """
-    if effort != "full" or "records" in read_settings().disable:
+    if carried is None or effort != "full" or "records" in read_settings().disable:
         return Decisions(values, effort, accuracy)
     path = records_path()
     own = None if path is None or not path.is_file() else Records(path)

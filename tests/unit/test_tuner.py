@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import pliant
+from pliant import InOut, Tensor, dim, f32, function, kernel, ops
 from pliant.schedule.domains import Value
 from pliant.schedule.records import FILE, Record, kernel_key
 from pliant.support.errors import Error, ScheduleError
@@ -24,9 +25,25 @@ from pliant.tune.cost_model import Ridge
 from pliant.tune.database import Database, Outcome, vector_text
 from pliant.tune.runner import Trial
 from pliant.tune.space import Space
-from pliant.tune.tasks import samples_of
+from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
+from pliant.tune.whole_program import compare
 from tuning_kernels import matmul, own_cache, task
+
+n = dim("n")
+A, B, C = (np.random.default_rng(k).random((24, width), np.float32) for k, width in ((0, 24), (1, 24), (2, 40)))
+
+
+@function
+def net(x: Tensor[f32, n, 24]) -> Tensor[f32, n, 40]:
+    return ops.relu(ops.relu(x @ ops.constant(A)) @ ops.constant(B)) @ ops.constant(C)
+
+
+@kernel
+def updates(x: Tensor[f32, n], y: InOut[f32, n]) -> None:
+    for i in range(n):
+        y[i] = y[i] + x[i]
+
 
 HERE = target("native")
 Landscape = Callable[[Mapping[str, Value]], "Trial"]
@@ -238,3 +255,64 @@ def test_a_real_search_keeps_the_bits(tmp_path: Path) -> None:
             pliant.autotune(matmul, minutes=0)
     with own_cache(tmp_path / "t.html"), pytest.raises(Error, match="cannot be kept"), contextlib.suppress(NotADirectoryError):
         pliant.autotune(matmul, minutes=1)
+
+
+def test_a_record_may_not_lose_at_one_size(tmp_path: Path) -> None:
+    def bends(decisions: Mapping[str, Value]) -> Trial:
+        best = bowl(decisions).ratios[0]
+        small = 1.2 if decisions.get("c.tile") == (3, 2) else best
+        return Trial("ok", (((1e-5,) * 3, (small * 1e-5,) * 3), ((1e-5,) * 3, (best * 0.3e-5,) * 3)))
+
+    with Database(tmp_path / FILE) as database:
+        search(database, bends)
+        (record,) = database.records()
+        assert record.decisions["0.tile"] != (3, 2) and record.ratio < 1
+
+
+def test_a_program_is_tuned_kernel_by_kernel(tmp_path: Path) -> None:
+    """Two layers of one kind are one task; a kernel of the user that changes its argument is none."""
+    program = pliant.Program.of(net.graph)
+    tasks, left_out = tasks_of(program, HERE, samples_of(program, {"n": [3]}))
+    products = [t for t in tasks if "0.tile" in Space.of(t.func, HERE, {}).decisions]
+    assert sorted(t.calls for t in products) == [1, 2] and left_out == []
+    assert all(dict(t.samples[0]) == {"n": 3} and len(t.arguments()) == 1 for t in tasks)
+    with own_cache(tmp_path), Database(tmp_path / FILE) as database:
+        x = np.random.default_rng(0).random((3, 24), np.float32)
+        before = pliant.compile(net)(x)
+        for t in products:
+            database.add_record(Record(t.key, {"0.tile": (2, 1)}, 0.9, t.samples, 1e-6))
+        after = pliant.compile(net)
+        assert sum(bool(r.record) for r in after.package.interface.rules) == len(products), "the keys are those of a compilation"
+        assert np.array_equal(after(x), before)
+
+
+def test_kernels_that_cannot_be_measured_are_told() -> None:
+    program = pliant.Program.of_kernel(updates.func)
+    assert tasks_of(program, HERE, [{"n": 3}]) == ([], ["updates: it changes `y` in place"])
+
+
+def test_records_that_slow_a_program_down_are_withdrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pliant.tune.runner.Runner", lambda: fake)
+    monkeypatch.setattr("pliant.tune.tuner.Tuner.__init__.__defaults__", (None, None, Ridge, lambda f, t, d: dict(d.values)))
+    for whole, kept in ((1.2, 0), (0.9, 1)):
+        fake: Any = _Context(bowl)
+        monkeypatch.setattr("pliant.tune.whole_program.compare", lambda *_, whole=whole: whole)
+        with own_cache(tmp_path / str(kept)):
+            result = pliant.autotune(matmul, weights={"n": [5]}, minutes=5)
+            assert result.whole == whole and ("withdrawn" in str(result)) == (kept == 0)
+            with Database(tmp_path / str(kept) / FILE) as database:
+                assert len(database.records()) == kept
+
+
+def test_a_whole_program_is_compared() -> None:
+    program = pliant.Program.of_kernel(matmul.func)
+    ratio = compare(program, HERE, [{"n": 5}])
+    assert ratio is not None and 0 < ratio < 100
+    assert compare(pliant.Program.of_kernel(updates.func), HERE, [{"n": 5}]) is None
+
+
+class _Context(Fake):
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...

@@ -66,7 +66,7 @@ class Record(NamedTuple):
     def described(self) -> str:
         """Return for people what was measured, where, and what it gains."""
         names = list(dict.fromkeys(name for dims in self.at for name in dims))
-        dims = "; ".join(f"{n} = {', '.join(map(str, dict.fromkeys(d[n] for d in self.at if n in d)))}" for n in names)
+        dims = ", ".join(f"{n} = {'/'.join(map(str, dict.fromkeys(d[n] for d in self.at if n in d)))}" for n in names)
         return f"{100 * self.ratio:.0f} % of the default's time" + (f", measured at {dims}" if dims else "")
 
 

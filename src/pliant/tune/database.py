@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
-from ..schedule.records import LONGEST, MOST, SCHEMA, Record, parse
+from ..schedule.records import LONGEST, MOST, SCHEMA, KernelKey, Record, parse
 from ..support.errors import Error, ModelFileError
 
 if TYPE_CHECKING:
@@ -115,6 +115,11 @@ class Database:
                 with contextlib.suppress(ModelFileError):
                     found.append(parse(line))
         return found
+
+    def remove_record(self, key: KernelKey) -> None:
+        """Withdraws the record of a kernel and its sizes."""
+        with self._told():
+            self._connection.execute("DELETE FROM records WHERE form = ? AND sizes = ?", (key.form, json.dumps(key.sizes)))
 
     def clear(self) -> int:
         """Removes all records and measurements; returns how many records there were."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 BATCH = 8  # candidates between two decisions about which task is next
 SECONDS = 0.02  # of calls of each program on each sample, for a candidate
 CHECKED = 0.1  # the same for a winner
+LOSS = 0.03  # a record may take this much longer than the default at single sizes where it is measured
 HOPE = 0.1  # the part of a task's time that its first batch is expected to gain
 
 
@@ -52,6 +53,7 @@ class TaskState:
     default: Package | None = None
     record: Record | None = None
     checked: set[str] = field(default_factory=set)  # vectors that were measured again as winners
+    new: bool = False  # the record was found by this search
     finished: bool = False
     batches: int = 0
     gained: float = HOPE  # the part of its time that the last batches gained
@@ -97,6 +99,7 @@ class Tuner:
         self.progress, self.compile = progress, compile
         self.strategy, self.model = strategy or Descent(), model
         self.current: TaskState | None = None  # the task whose arguments the runner has
+        self.withdrawn = False
         self.candidates = 0  # measured by this tuner
         self.states = [self._state(t) for t in tasks]
 
@@ -111,6 +114,14 @@ class Tuner:
         finally:
             if self.progress is not None:
                 self.progress(self)
+
+    def withdraw(self) -> None:
+        """Removes the records that this search has found: the whole program is slower with them."""
+        for s in self.states:
+            if s.new:
+                self.database.remove_record(s.task.key)
+                s.record, s.new = None, False
+        self.withdrawn = True
 
     def left(self) -> float:
         """Returns the seconds that are left."""
@@ -166,7 +177,8 @@ class Tuner:
                 self.runner.start([s.default, package], SECONDS)
         if running is not None:
             self._keep(s, running, self.runner.finish())
-        self._check_winner(s)
+        while self._check_winner(s):
+            pass  # it was refused; the next best one may win
         forget()  # what was proved about the kernel served all candidates of the batch
         s.batches += 1
         s.gained = max(before - s.best()[1], HOPE / (1 + s.batches) ** 2)
@@ -199,28 +211,35 @@ class Tuner:
         s.outcomes[vector_text(vector)] = outcome
         s.curve.append((time.monotonic() - self.started, s.best()[1]))
 
-    def _check_winner(self, s: TaskState) -> None:
-        """Measures the best candidate again, for longer; keeps it as a record if it wins, else what it really takes."""
+    def _check_winner(self, s: TaskState) -> bool:
+        """Measures the best candidate again, for longer, and keeps it as a record if it wins.
+
+        Returns True if it was refused; then what it really takes is kept, and another one may be the best.
+        """
         vector, ratio = s.best()
         text = vector_text(vector)
         if ratio >= GAIN or not vector or text in s.checked or (s.record is not None and s.record.decisions == vector):
-            return
+            return False
         package = self._compiled(s, vector)
         if package is None:
-            return
+            return True
         assert s.default is not None
         trial = self.runner.measure([s.default, package], CHECKED)
         s.checked.add(text)
         if trial.status != "ok":
             self._add(s, vector, Outcome(trial.status, None, trial.message))
-            return
+            return True
         sure = max(mean(trial.ratios), mean(trial.medians))  # both the shortest and the median time have to win
-        self._add(s, vector, Outcome("ok", sure))
-        if sure >= min(GAIN, s.ratio):
-            return
+        loses = max(trial.ratios) > 1 + LOSS  # at one of the sizes
+        self._add(s, vector, Outcome("ok", max(sure, 1.0) if loses else sure, "it loses at some size" if loses else ""))
+        if loses or sure >= GAIN:
+            return True
+        if sure >= s.ratio:
+            return False  # the record is as good
         record = Record(s.task.key, vector, sure, s.task.samples, s.seconds, s.task.name, self.machine.name)
         self.database.add_record(record)
-        s.record = record
+        s.record, s.new = record, True
+        return False
 
 
 def mean(ratios: Sequence[float]) -> float:
