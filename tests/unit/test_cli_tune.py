@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import run
+from test_cli import SRC, run
 
 import pliant
 from pliant import Tensor, dim, f32, function, ops
@@ -73,3 +78,19 @@ def test_wrong_usage_is_told(tmp_path: Path, cache: Path) -> None:
     ):
         done = run("tune", *args, PLIANT_CACHE=str(cache))
         assert done.returncode == 2 and done.stderr.startswith("pliant: "), args
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, cache: Path) -> None:
+    file = tmp_path / "layer.pliant"
+    pliant.compile(layer).save(file)
+    command = [sys.executable, "-m", "pliant", "tune", str(file), "--sizes", "n=8"]
+    around = {**os.environ, "PLIANT_CACHE": str(cache), "PYTHONPATH": os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen(command, env=around, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert "kernels done" in child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        rest = child.stderr.read()
+    assert child.returncode == 130 and "everything that was measured is kept" in rest
+    with sqlite3.connect(cache / FILE) as connection:
+        assert connection.execute("SELECT count(*) FROM trials").fetchone()[0] >= 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -245,3 +246,31 @@ def test_ten_thousand_records_are_looked_up_at_once(database: Database) -> None:
         return time.process_time() - start
 
     assert min(once() for _ in range(5)) < 0.005
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser writes anywhere")
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    with Database(tmp_path / FILE) as database:
+        database.add_record(record(matmul.func, {"0.tile": (2, 1)}))
+    tmp_path.chmod(0o500)
+    try:
+        assert Records(tmp_path / FILE).find(kernel_key(matmul.func, HERE)) is not None
+        with pytest.raises(Error, match="cannot be kept"):
+            Database(tmp_path / "sub" / FILE)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_without_lock_files_the_database_is_read_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the folder cannot be written: SQLite then opens a database with WAL only if it may not change."""
+    with Database(tmp_path / FILE) as database:
+        database.add_record(record(matmul.func, {"0.tile": (2, 1)}))
+    connect = sqlite3.connect
+
+    def locked(place: str, **options: Any) -> sqlite3.Connection:
+        if "immutable" not in place:
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(place, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", locked)
+    assert Records(tmp_path / FILE).find(kernel_key(matmul.func, HERE)) is not None
