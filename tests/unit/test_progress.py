@@ -33,6 +33,17 @@ def test_each_kernel_is_told() -> None:
     assert told == []
 
 
+def test_a_session_of_the_drop_in_tells_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx", reason="ONNX models need the package onnx")
+    from pliant.onnxruntime import InferenceSession
+
+    compile, told = pliant.api.compile, []  # code that another test left in the cache would tell nothing
+    monkeypatch.setattr(pliant.api, "compile", lambda program, **options: compile(program, **options, cache=False))
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> net (float[n] x) => (float[n] y) { y = Softsign(x) }')
+    InferenceSession(model.SerializeToString(), progress=told.append)
+    assert [t.split(",")[0] for t in told] == ["net: kernel 1 of 1"]
+
+
 def test_a_listener_that_raises_stops_the_compilation() -> None:
     def stop(text: str) -> None:
         raise TimeoutError(text)
