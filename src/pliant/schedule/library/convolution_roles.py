@@ -248,7 +248,8 @@ def over_blocks(func: Func, buffer: Buffer) -> bool:
     blocked = {name for name, m in layouts.items() if len(m.inputs) > 2 and free_vars(m.results[-1]) == {m.inputs[1]}}
     if buffer in func.buffers:
         return buffer.name in blocked
-    return any(b.name in blocked and b.shape[-1] is buffer.shape[-1] for b in func.buffers)
+    alike = (b for b in func.buffers if b.name in blocked and len(b.shape) == len(buffer.shape))  # else a row may be as long as a block
+    return any(b.shape[-1] is buffer.shape[-1] for b in alike)
 
 
 def along_channels(func: Func, block: Block, target: Target) -> bool:
