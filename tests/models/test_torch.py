@@ -157,3 +157,16 @@ def test_dtypes_are_promoted_by_the_rule_of_torch() -> None:
 def test_importing_pliant_does_not_import_torch() -> None:
     code = "import sys, pliant; pliant.from_torch; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Found(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x[x[:, 0] > 0] * 2, torch.nonzero(x > 0).sum(0)
+
+
+def test_sizes_that_values_decide_are_found_at_run_time() -> None:
+    x = torch.randn(6, 4)
+    call = pliant.compile(Found(), example=(x,))
+    for args in (x, -x, torch.zeros(6, 4)):
+        for a, b in zip(call(args), Found()(args), strict=True):
+            torch.testing.assert_close(a, b)

@@ -11,9 +11,9 @@ _FAMILIES = ("elementwise", "activations", "products", "spatial", "norms", "redu
 
 
 def rule_of(name: str) -> Rule | None:
-    """Returns the import rule of an operator, or None."""
+    """Returns the import rule of an operator, or None; `aten.view_copy` is `aten.view`: values are never aliased."""
     _load()
-    return RULES.get(name)
+    return RULES.get(name) or RULES.get(name.removesuffix("_copy"))
 
 
 @cache

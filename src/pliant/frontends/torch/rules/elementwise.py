@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ....dtype import bool_, f32
+from ....dtype import bool_, f32, i8
 from ..emit import ops
 from ..registry import rule
 from ..site import Site, dtype_in
@@ -202,6 +202,8 @@ def pow_(site: Site, self: Any, exponent: Any) -> Any:
 def compare(site: Site, self: Any, other: Any) -> Any:
     """Imports the comparisons, in the dtype that torch promotes the operands to."""
     a, b = site.promoted("self", "other")
+    if dtype_in(a) is bool_ and site.op not in ("aten.eq", "aten.ne"):
+        a, b = ops.cast(a, i8), ops.cast(b, i8)
     return _COMPARE[site.op.removeprefix("aten.")](a, b)
 
 
@@ -251,9 +253,27 @@ def clamp(site: Site, self: Any, min: Any = None, max: Any = None) -> Any:
     """Imports clamp: first the lower bound, then the upper one."""
     of = site.dtype()
     x = site.cast(self, of)
+    larger, smaller = (ops.logical_or, ops.logical_and) if of is bool_ else (ops.maximum, ops.minimum)
     if min is not None:
-        x = ops.maximum(x, site.cast(min, of))
-    return x if max is None else ops.minimum(x, site.cast(max, of))
+        x = larger(x, site.cast(min, of))
+    return x if max is None else smaller(x, site.cast(max, of))
+
+
+@rule("aten.signbit")
+def signbit(site: Site, self: Any) -> Any:
+    """Imports signbit: true for negative numbers, -0.0 and NaN with a sign."""
+    of = dtype_in(self)
+    if of is bool_:
+        return ops.logical_xor(self, self)
+    return ops.less(ops.bit_cast(self, f"i{of.bits}") if of.is_float else self, 0)
+
+
+@rule("aten.copysign")
+def copysign(site: Site, self: Any, other: Any) -> Any:
+    """Imports copysign: the magnitude of one operand with the sign of the other."""
+    of = site.dtype()
+    size, sign = ops.abs(site.cast(self, of)), site.cast(other, of)
+    return ops.where(ops.less(ops.bit_cast(sign, f"i{of.bits}"), 0), ops.neg(size), size)
 
 
 @rule("aten.where")

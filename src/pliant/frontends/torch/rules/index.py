@@ -41,11 +41,13 @@ def gather(site: Site, self: Any, dim: int, index: Any, sparse_grad: bool = Fals
 def index(site: Site, self: Any, indices: Any) -> Any:
     """Imports indexing by tensors: they broadcast, and None keeps an axis.
 
-    The indexed axes come first; if they are adjacent, the new dims take their place, else they come first too. Raises UnsupportedError for
-    a mask, whose result has a size that is known only at run time.
+    The indexed axes come first; if they are adjacent, the new dims take their place, else they come first too. A mask of the first axes
+    gives a dim that is known only at run time. Raises UnsupportedError for a mask among other indices.
     """
     if any(i is not None and dtype_in(i) is bool_ for i in indices):
-        raise site.unsupported("indexing by a mask gives a size that is known only at run time, which is not supported")
+        if indices[0] is None or any(i is not None for i in indices[1:]):
+            raise site.unsupported("a mask among other indices is not supported")
+        return ops.gather_nd(self, ops.nonzero(indices[0]))
     used = [k for k, i in enumerate(indices) if i is not None]
     chosen = [indices[k] for k in used]
     if len(used) == 1:
@@ -68,6 +70,18 @@ def _at(x: Any, indices: list[Any]) -> Any:
     wanted = whole.tensor.shape
     columns = [ops.unsqueeze(ops.expand(ops.cast(i, i64), wanted), len(wanted)) for i in indices]
     return ops.gather_nd(x, ops.concat(columns, axis=len(wanted)))
+
+
+@rule("aten.nonzero")
+def nonzero(site: Site, self: Any) -> Any:
+    """Imports nonzero: the indices of the elements that are not 0, whose number is known only at run time."""
+    return ops.nonzero(site.cast(self, bool_)) if rank(self) else ops.slice(ops.nonzero(ops.reshape(site.cast(self, bool_), (1,))), 1, 0, 0)
+
+
+@rule("aten.masked_select")
+def masked_select(site: Site, self: Any, mask: Any) -> Any:
+    """Imports masked_select: the elements where the mask is true, whose number is known only at run time."""
+    return ops.masked_select(self, mask)
 
 
 @rule("aten.index_put", "aten._unsafe_index_put")

@@ -45,6 +45,15 @@ def addmm(
     return ops.add(result, self if beta == 1 else ops.mul(self, site.cast(beta, site.dtype())))
 
 
+@rule("aten.addbmm")
+def addbmm(site: Site, self: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Imports addbmm: beta * self + alpha * the sum of a batch of products."""
+    of = site.dtype()
+    result = ops.sum(ops.matmul(batch1, batch2), axis=[0])
+    result = result if alpha == 1 else ops.mul(result, site.cast(alpha, of))
+    return result if beta == 0 else ops.add(result, self if beta == 1 else ops.mul(self, site.cast(beta, of)))
+
+
 @rule("aten.outer", "aten.ger")
 def outer(site: Site, self: Any, vec2: Any) -> Any:
     """Imports outer, in the promoted dtype."""

@@ -13,7 +13,7 @@ from ..symbols import plain, wide
 LARGEST = (1 << 62) - 1  # ends of slices from here on stand for the end of the axis
 
 
-@rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy", "aten.view_copy")
+@rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy")
 def view(site: Site, self: Any, size: Any = None, shape: Any = None, dtype: Any = None) -> Any:
     """Imports reshapes."""
     if dtype is not None:
@@ -28,7 +28,7 @@ def flatten(site: Site, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any
     return ops.flatten(self, start_dim, end_dim)
 
 
-@rule("aten.permute", "aten.transpose", "aten.t", "aten.movedim", "aten.permute_copy", "aten.swapaxes")
+@rule("aten.permute", "aten.transpose", "aten.t", "aten.movedim", "aten.swapaxes")
 def permute(site: Site, self: Any, dims: Any = None, dim0: Any = None, dim1: Any = None) -> Any:
     """Imports permutations of axes."""
     n = rank(self)
@@ -58,7 +58,7 @@ def squeeze(site: Site, self: Any, dim: Any = None) -> Any:
     return ops.squeeze(self, gone) if gone else self
 
 
-@rule("aten.expand", "aten.expand_copy", "aten.broadcast_to")
+@rule("aten.expand", "aten.broadcast_to")
 def expand(site: Site, self: Any, size: Any) -> Any:
     """Imports expand; -1 keeps a dim."""
     return ops.expand(self, tuple(size))
@@ -93,7 +93,7 @@ def bound(value: Any, extent: Any, default: Any) -> Any:
     return plain(Max(wide(0), Min(wide(value), wide(extent))))
 
 
-@rule("aten.slice", "aten.slice_copy")
+@rule("aten.slice")
 def slice_(site: Site, self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """Imports slices; bounds are clamped to the axis."""
     axis = normal(dim, rank(self))
@@ -116,7 +116,7 @@ def narrow(site: Site, self: Any, dim: int, start: Any, length: Any) -> Any:
     return ops.slice(self, axis, first, first + length)
 
 
-@rule("aten.select", "aten.select_copy")
+@rule("aten.select")
 def select(site: Site, self: Any, dim: int, index: Any) -> Any:
     """Imports select: one index along an axis, which goes."""
     axis = normal(dim, rank(self))
@@ -125,7 +125,7 @@ def select(site: Site, self: Any, dim: int, index: Any) -> Any:
     return ops.squeeze(ops.slice(self, axis, at, at + 1), axis)
 
 
-@rule("aten.split", "aten.split_with_sizes", "aten.split_copy", "aten.split_with_sizes_copy")
+@rule("aten.split", "aten.split_with_sizes")
 def split(site: Site, self: Any, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> Any:
     """Imports split into parts of one size, the last possibly smaller, or of listed sizes.
 
@@ -282,7 +282,7 @@ def unfold(site: Site, self: Any, dimension: int, size: int, step: int) -> Any:
     return ops.permute(windows, [*order, axis + 1])
 
 
-@rule("aten.diagonal", "aten.diagonal_copy")
+@rule("aten.diagonal")
 def diagonal(site: Site, self: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Imports diagonal: it becomes the last dim."""
     n = rank(self)
@@ -293,7 +293,7 @@ def diagonal(site: Site, self: Any, offset: int = 0, dim1: int = 0, dim2: int = 
     front = ops.permute(self, [*(k for k in range(n) if k not in (a, b)), a, b])
     lead = front.tensor.shape[:-2]
     flat = ops.reshape(front, (*lead, plain(rows * columns)))
-    places = ops.add(ops.mul(ops.arange(count), ops.scalar(plain(columns + 1))), ops.scalar(plain(columns * low + right)))
+    places = ops.add(ops.mul(ops.arange(count), plain(columns + 1)), plain(columns * low + right))
     return ops.take(flat, places, axis=len(lead))
 
 
