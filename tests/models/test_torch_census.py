@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+
 from counts import FIRST, count
 from torch_census import CASES, run
 

@@ -7,11 +7,12 @@ import os
 from random import Random
 
 import pytest
+
 from counts import FIRST, count
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("expecttest", reason="OpInfo needs the package expecttest")
-from torch_opinfo import FAILURES, in_scope, outcomes  # noqa: E402
+from torch_opinfo import FAILURES, in_scope, outcomes
 
 SAMPLES = 3
 
