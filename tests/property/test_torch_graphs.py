@@ -62,7 +62,7 @@ class Graph(torch.nn.Module):
 SIZES = [(2, 5), (1, 4), (3, 1)]
 
 
-@pytest.mark.parametrize("seed", seeds(4, 400))
+@pytest.mark.parametrize("seed", seeds(2, 400))
 def test_random_graphs_agree_with_eager(seed: int) -> None:
     torch.manual_seed(seed)
     model = Graph(seed)
