@@ -14,6 +14,7 @@ import pytest
 from counts import count
 from fetched import unpacked
 from pliant.llm.tokenizer import from_json
+from pliant.llm.tokenizer.classes import set_ranges
 from pliant.llm.tokenizer.from_json import from_json_text
 from pliant.llm.tokenizer.split import KINDS, KNOWN_PATTERNS
 
@@ -144,3 +145,12 @@ def test_files_are_read_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(json.loads(trained("gpt-2").to_str())))
     assert from_json(path).encode("it's") == trained("gpt-2").encode("it's").ids
+
+
+def test_the_cased_letters_of_deepseek_llm_are_letters() -> None:
+    """Ranges that end at a letter with a canonical equivalent (the Kelvin sign is one of K) are easily damaged by normalizing a file."""
+    ranges = set_ranges(dict(KINDS["deepseek-llm"].sets)["Cased"])
+    assert all(first <= last for first, last in ranges)
+    inside = {chr(c) for first, last in ranges for c in range(first, last + 1)}
+    assert {unicodedata.category(c) for c in inside if unicodedata.category(c) != "Cn"} <= {"Ll", "Lu", "Lt"}
+    assert {"\u1fbe", "\u2126", "\u212a", "\u1f7d", "\u1fd3", "\u1fdb", "K", "\u0390"} <= inside and not inside & set("[]{}_`|~")
