@@ -38,7 +38,7 @@ def cache(tmp_path: Path) -> Path:
 def test_a_model_is_tuned(tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "layer.pliant"
     pliant.compile(layer).save(file)
-    args = ["tune", str(file), "--dim", "n=1..64", "--sizes", "n=1,8", "--minutes", "0.05", "--report", str(tmp_path / "t.html")]
+    args = ["tune", str(file), "--dim", "n=1..64", "--sizes", "n=1,8", "--minutes", "0.0001", "--report", str(tmp_path / "t.html")]
     done = run(*args, "--json", PLIANT_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)

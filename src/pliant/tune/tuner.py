@@ -104,12 +104,15 @@ class Tuner:
         self.states = [self._state(t) for t in tasks]
 
     def run(self) -> None:
-        """Searches until the deadline; what was found before an exception (Ctrl-C) is kept."""
+        """Searches until the deadline; what was found before an exception (Ctrl-C) is kept.
+
+        One candidate is measured however short the time is: a search never ends with nothing tried.
+        """
         try:
             for s in self.states:
-                if not s.finished and not s.problem and self.left() > 0:
+                if not s.finished and not s.problem and (self.left() > 0 or all(t.default is None for t in self.states)):
                     self._default(s)
-            while self.left() > 0 and (open_ := [s for s in self.states if not s.finished and not s.problem and s.default is not None]):
+            while not self.over() and (open_ := [s for s in self.states if not s.finished and not s.problem and s.default is not None]):
                 self._batch(max(open_, key=TaskState.expected))
         finally:
             if self.progress is not None:
@@ -126,6 +129,10 @@ class Tuner:
     def left(self) -> float:
         """Returns the seconds that are left."""
         return self.deadline - time.monotonic()
+
+    def over(self) -> bool:
+        """Returns True if the time is over and at least one candidate was measured."""
+        return self.left() <= 0 and self.candidates > 0
 
     def _state(self, task: Task) -> TaskState:
         """Returns what the database knows of a task."""
@@ -166,7 +173,7 @@ class Tuner:
         vectors = self.strategy.propose(s.space, s.outcomes, self.model(), stream, BATCH)
         before, running = s.best()[1], None
         for vector in vectors:
-            if self.left() <= 0:
+            if self.over():
                 break
             package = self._compiled(s, vector)
             if running is not None:
