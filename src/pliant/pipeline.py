@@ -414,10 +414,8 @@ def compile_program(
     options = options_text(machine, disabled, asked.text(), load_here)
     cache = cache and options is not None
     key = b"" if options is None else cache_key(program, machine, checked) + options.encode()
-    if cache:
-        found = codes.get(key)
-        if found is not None:
-            return Package.from_bytes(found)
+    if cache and (found := codes.get(key)) is not None:
+        return Package.from_bytes(found)
     kernels = None
     if cache and options is not None and not asked.values:
         from .lower.kernel_store import kernel_store
@@ -438,13 +436,7 @@ def compile_program(
 
 
 def _compile_for_any_weights(
-    program: Program,
-    machine: Target,
-    load_here: bool,
-    asked: Decisions,
-    options: str,
-    codes: CodeStore,
-    kernels: KernelStore | None,
+    program: Program, machine: Target, load_here: bool, asked: Decisions, options: str, codes: CodeStore, kernels: KernelStore | None
 ) -> Package:
     """Returns the package of a program; takes it from the code cache if a program was compiled that differs only in values of weights."""
     from .weightless import Weightless
@@ -474,18 +466,14 @@ def compile_as_far_as(
     from .schedule.decisions import Decisions
 
     disabled = check_disabled(read_settings().disable)
-    _refuse_addresses(program)
-    start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
-    start = replace(start, load_here=load_here, decisions=decisions or Decisions(), kernel_store=kernels)
-    steps = without(steps_to(last), disabled)
-    return to_code(start, steps) if last == "emit" else run_steps(start, steps)
-
-
-def _refuse_addresses(program: Program) -> None:
     if any(f.attrs.external is not None for f in program.kernels):
         from .lower.ops.foreign_calls import refuse_addresses
 
         refuse_addresses(program.entry)
+    start = State(program.entry, machine, program.constants, checked=checked, plan="plan" not in disabled, functions=program.functions)
+    start = replace(start, load_here=load_here, decisions=decisions or Decisions(), kernel_store=kernels)
+    steps = without(steps_to(last), disabled)
+    return to_code(start, steps) if last == "emit" else run_steps(start, steps)
 
 
 def check_disabled(names: frozenset[str]) -> frozenset[str]:
@@ -504,9 +492,8 @@ def run_steps(state: State, steps: Sequence[Step] = STEPS) -> State:
         stop_if_asked()
         start = time.perf_counter()
         after = step.run(state)
-        elapsed = time.perf_counter() - start
         if settings.shows(step.name):
-            show_step(step, state, after, elapsed)
+            show_step(step, state, after, time.perf_counter() - start)
         verify_step(step, state, after)
         state = after
     return state
