@@ -79,14 +79,15 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
     others = dict.fromkeys(find_target(t) for t in ([targets] if isinstance(targets, str) else targets))
     parts = [
         (provenance.target, f.package),
-        *((t, compile_program(program, t, provenance.checked)) for t in others if t != provenance.target),
+        *((t, compile_program(program, t, provenance.checked, accuracy=provenance.accuracy)) for t in others if t != provenance.target),
     ]
     with Writer(path, __version__) as w:
         contract = {"name": f.interface.name, "inputs": f.inputs, "outputs": f.outputs, "dims": f.dims}
         shown = {k: v if isinstance(v, str) else [str(x) for x in v] for k, v in contract.items()}
         w.add("contract", "", json.dumps(shown).encode())
         numbers, unique = _numbered(literals)
-        w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, checked=provenance.checked)
+        options = {"checked": provenance.checked} | ({"accuracy": "fast"} if provenance.accuracy == "fast" else {})
+        w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, **options)
         w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
         if "calling" in program.entry.attrs:
             w.add("calling", "", json.dumps(program.entry.attrs["calling"]).encode())
@@ -168,7 +169,8 @@ def load(
     checked = program.facts.get("checked") is True
     here = find_target("native")
     part = None if recompile else _fitting(file, here)
-    provenance = Provenance(lambda: _program(file, literals), here, checked)
+    accuracy = "fast" if program.facts.get("accuracy") == "fast" else "full"
+    provenance = Provenance(lambda: _program(file, literals), here, checked, accuracy=accuracy)
     if part is not None:
         package = Package.from_bytes(bytes(part.check()))
     else:
@@ -177,7 +179,7 @@ def load(
             print(f"pliant: {file.file} has no code for this machine (it has: {has}); compiling it", file=sys.stderr)
         from .pipeline import compile_program
 
-        package = compile_program(provenance.program, here, checked, records=_records(file))
+        package = compile_program(provenance.program, here, checked, accuracy=accuracy, records=_records(file))
         literals = list(provenance.program.constants)
     try:
         executable = open_package(package, literals, (), threads, provenance)

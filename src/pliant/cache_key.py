@@ -27,6 +27,8 @@ def cache_key(program: Program, machine: Target, checked: bool = False, literal:
 
     parts = [compiler_version(), repr(machine), repr(canonical(program.entry, literal)), *output_names(program.entry)]
     parts += map(repr, _places(program.entry))
+    functions = program.functions  # code has their numbers: two of one name are two
+    parts += [str(next(i for i, f in enumerate(functions) if f is fn)) for fn in functions]
     for func in program.kernels:
         checks = [s for s in walk_stmts(func.body) if isinstance(s, Check)]
         parts += [func.name, canonical_text(func), *(repr((s.message, s.help, s.span)) for s in checks)]

@@ -13,6 +13,7 @@ At the end of the process, or with `stop`, a compilation ends at its next kernel
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import warnings
 import weakref
@@ -87,6 +88,16 @@ def _stop_all() -> None:
         start._stopped.set()
     for start in running:
         start.stop()
+
+
+def _after_fork() -> None:
+    for start in list(_running):  # a child has no background thread, so the fast program stays
+        start._full = threading.Event()
+        start._full.set()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_cached(program: Program) -> bool:

@@ -11,6 +11,7 @@ keeps which kernels a program has (their `KernelKey`s). The records that these g
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def decisions_of(
     if carried is None or effort != "full" or "records" in read_settings().disable:
         return Decisions(values, effort, accuracy)
     path = records_path()
-    own = None if path is None or not path.is_file() else Records(path)
+    own = None if path is None or not os.path.isfile(path) else Records(path)
     records: Reader | None = CarriedRecords(carried, own) if carried else own or None
     return Decisions(values, effort, accuracy, None if records is None else _Asked(records))
 

@@ -199,3 +199,25 @@ def test_what_is_not_there_is_named(library: str) -> None:
         f(random(3))
     with pytest.raises(Error, match=r"library `/no/such/lib\.so` cannot be loaded"):
         g(random(3))
+
+
+def test_two_functions_of_one_name_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the code cache tells whether a function is called twice, or two functions of one name once each."""
+    monkeypatch.setenv("PLIANT_CACHE", str(tmp_path))
+
+    def times(factor: float) -> Any:
+        def helper(x: np.ndarray) -> np.ndarray:
+            return x * np.float32(factor)
+
+        return helper
+
+    def two(first: Any, second: Any) -> Any:
+        @function
+        def both(x: Tensor[f32, n]) -> tuple[Tensor[f32, n], Tensor[f32, n]]:
+            return ops.call_host(first, [x], out=Tensor[f32, n]), ops.call_host(second, [x], out=Tensor[f32, n])
+
+        return pliant.compile(both)
+
+    a, b, x = times(2), times(3), np.ones(2, np.float32)
+    assert [y[0] for y in two(a, a)(x)] == [2, 2]
+    assert [y[0] for y in two(a, b)(x)] == [2, 3]

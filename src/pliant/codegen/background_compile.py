@@ -23,6 +23,7 @@ from types import TracebackType
 
 from ..loop.lowering import Watch
 from ..loop.stmt import Call, Check, For, Func, While, walk_stmts
+from ..support.cancellation import asked_to_stop, stop_if_asked
 from ..target import Target
 from .emit import emit_object
 from .kernel_code import KernelCode
@@ -56,6 +57,9 @@ def _woken_soon() -> Iterator[None]:
             before = _awake.pop()
             if not _awake:
                 sys.setswitchinterval(before)
+
+
+_LOOK = 0.05  # seconds between two looks whether a compilation should stop, while it waits for LLVM
 
 
 class BackgroundCompile:
@@ -197,7 +201,10 @@ class BackgroundCompile:
         thread, self.thread = self.thread, None
         if thread is not None:
             self.texts.put(None)
-            thread.join()
+            while thread.is_alive():
+                thread.join(_LOOK)
+                self.stopped = self.stopped or asked_to_stop()
+            stop_if_asked()
         if self.failure is not None and not self.stopped:
             raise self.failure
 

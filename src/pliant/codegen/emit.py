@@ -13,8 +13,11 @@ LLVM's vectorizers and unroller are off: schedules decide what is vectorized and
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import re
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import InternalError
@@ -22,6 +25,17 @@ from ..target import Target
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
+
+
+def _after_fork() -> None:
+    binding = sys.modules.get("llvmlite.binding.ffi")
+    lock: Any = getattr(getattr(binding, "lib", None), "_lock", None)
+    if hasattr(lock, "_lock"):
+        lock._lock = threading.RLock()  # another thread of the parent may have held it, and does not exist in the child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def emit_object(ir_text: str, target: Target, level: int = 2) -> bytes:

@@ -147,7 +147,7 @@ class Builder:
     ) -> tuple[g.Value, ...]:
         """Appends a node and returns its outs, new values with the annotations; `used` are the operands that it does not consume.
 
-        Pending conditions of `require` go to the node, and the pending name to its outs.
+        Pending conditions of `require` go to the node, unless it is a literal or a host scalar, and the pending name to its outs.
         """
         for a in used:
             self.use(a)
@@ -159,7 +159,7 @@ class Builder:
         )
         self.hint = ""
         frame = self._frames[-1]
-        if self._checks:
+        if self._checks and node is not g.Const and fields.get("op") != "scalar":  # passes make literals and host scalars parts of others
             checks, self._checks = {r.cond: r for r in self._checks}, []
             fields["requires"] = (*checks.values(), *(r for r in fields.get("requires", ()) if r.cond not in checks))
         frame.nodes.append(node(outs=outs, origin=self.origin, span=self.span, **fields))

@@ -79,7 +79,7 @@ class Cache:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            if not self._path(key).exists():  # on Windows a file that is being read cannot be replaced; it has the same content
+            if not os.path.exists(self._path(key)):  # on Windows a file that is being read cannot be replaced; it has the same content
                 _warn(str(e))
             return
         self._bound(len(head) + len(key) + len(payload))

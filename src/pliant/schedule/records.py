@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import log
@@ -170,7 +171,7 @@ def _opened(path: Path) -> sqlite3.Connection | None:
 
     Where the folder cannot be written, no other process writes the file either, and SQLite reads it without its lock files.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # also if the folder cannot be searched
         return None
     try:
         import sqlite3

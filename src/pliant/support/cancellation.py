@@ -33,7 +33,12 @@ def cancellable(event: threading.Event) -> Iterator[None]:
         _asked.event = before
 
 
+def asked_to_stop() -> bool:
+    """Returns True if this thread was asked to stop."""
+    return _asked.event is not None and _asked.event.is_set()
+
+
 def stop_if_asked() -> None:
     """Raises Cancelled if this thread was asked to stop."""
-    if _asked.event is not None and _asked.event.is_set():
+    if asked_to_stop():
         raise Cancelled

@@ -12,6 +12,7 @@ carries its own range and divisibility.
 from __future__ import annotations
 
 import functools
+import threading
 from math import lcm
 from typing import Any
 
@@ -435,7 +436,45 @@ def _nodes(e: Expr) -> set[Expr]:
     return set(walk(e))
 
 
-EMPTY = Facts()
+class _Memos(threading.local):
+    """The memos of no facts, in one thread."""
+
+    def __init__(self) -> None:
+        self.children: dict[Any, Facts] = {}
+        self.caches: dict[str, Cache] = {}
+
+
+class _NoFacts(Facts):
+    """No facts. Their memos, and so all facts derived from them, belong to one thread.
+
+    A proof under way leaves a placeholder for its own claim in a memo. Another thread that compiles at the same time would take it for the
+    answer.
+    """
+
+    __slots__ = ("_memos",)
+
+    def __init__(self) -> None:
+        self._memos = _Memos()
+        super().__init__()
+
+    @property
+    def children(self) -> dict[Any, Facts]:
+        return self._memos.children
+
+    @children.setter
+    def children(self, memo: dict[Any, Facts]) -> None:
+        self._memos.children = memo
+
+    @property
+    def caches(self) -> dict[str, Cache]:
+        return self._memos.caches
+
+    @caches.setter
+    def caches(self, memo: dict[str, Cache]) -> None:
+        self._memos.caches = memo
+
+
+EMPTY: Facts = _NoFacts()
 when_forgetting(EMPTY.forget)
 
 __all__ = ["DIM_MAX", "EMPTY", "Cache", "Facts"]

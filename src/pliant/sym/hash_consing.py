@@ -54,6 +54,17 @@ def _forget() -> None:
         _sweep()
 
 
+def memo_of(node: Expr) -> dict[Any, Any]:
+    """Return the memo of an expression; create it if it has none. Another thread may create it at the same time: then both get one."""
+    memo = node.memo
+    if memo is None:
+        with _lock:
+            memo = node.memo
+            if memo is None:
+                memo = node.memo = {}
+    return memo
+
+
 def hash_consed(cls: type[T], dtype: DType, payload: Any, args: tuple[Expr, ...]) -> T:
     """Return the expression of this class, dtype, payload and operands; create it if nobody holds one.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..dtype import DType
 from .expr import Add, Const, Expr, Mul, Neg, Sub, free_vars
+from .hash_consing import memo_of
 from .text import text
 
 Mono = tuple[Expr, ...]  # a product of atoms, sorted
@@ -27,12 +28,11 @@ MAX_TERMS = 64  # a product with more terms stays unexpanded, to bound the size 
 
 def order(e: Expr) -> Key:
     """A deterministic sort key made of names and structure, not of addresses; the age of variables breaks ties."""
-    if e.memo is None:
-        e.memo = {}
-    key: Key | None = e.memo.get("order")
+    memo = memo_of(e)
+    key: Key | None = memo.get("order")
     if key is None:
         ages = tuple(sorted(v.payload[1] for v in free_vars(e)))
-        key = e.memo["order"] = (text(e), str(e.dtype), str(getattr(e.payload, "name", "")), ages)
+        key = memo["order"] = (text(e), str(e.dtype), str(getattr(e.payload, "name", "")), ages)
     return key
 
 
@@ -117,9 +117,7 @@ def poly_of(e: Expr) -> Poly:
         if missing:
             stack.extend(missing)
             continue
-        if node.memo is None:
-            node.memo = {}
-        poly = node.memo["poly"] = reduce_coefficients(_poly(node), node.dtype)
+        poly = memo_of(node)["poly"] = reduce_coefficients(_poly(node), node.dtype)
         stack.pop()
     return poly
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..dtype import DType, bool_, i64
 from .expr import Binary, Bitcast, Call, Cast, Compare, Const, Expr, Fma, Le, Lt, Select, Unary, Var
 from .float_bits import float_bits
+from .hash_consing import memo_of
 from .walk import fold_up
 
 
@@ -35,12 +36,10 @@ def text(e: Expr, expect: DType | None = i64, names: Callable[[Expr], str] | Non
     """
     if names is not None:
         return _text(e, expect, names, outer)
-    if e.memo is None:
-        e.memo = {}
-    key = ("text", expect, outer)
-    shown: str | None = e.memo.get(key)
+    memo, key = memo_of(e), ("text", expect, outer)
+    shown: str | None = memo.get(key)
     if shown is None:
-        shown = e.memo[key] = _text(e, expect, None, outer)
+        shown = memo[key] = _text(e, expect, None, outer)
     return shown
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .hash_consing import memo_of
+
 if TYPE_CHECKING:
     from .expr import Expr
 
@@ -45,7 +47,7 @@ def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> An
     memo = e.memo
     if memo is not None and name in memo:
         return memo[name]
-    stack = [e]
+    stack, result = [e], None
     while stack:
         node = stack[-1]
         below: list[Any] = []
@@ -58,12 +60,9 @@ def fold_up(e: Expr, name: str, combine: Callable[[Expr, list[Any]], Any]) -> An
             else:
                 below.append(memo[name])
         if not missing:
-            memo = node.memo
-            if memo is None:
-                memo = node.memo = {}
-            memo[name] = combine(node, below)
+            result = memo_of(node)[name] = combine(node, below)
             stack.pop()
-    return e.memo[name] if e.memo else None
+    return result
 
 
 def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -68,6 +69,7 @@ class Runner:
         self._sets = b""
         self._size = 0
         self._wait = 0.0
+        self._failed: Trial | None = None  # why the measurement that was asked for did not begin
 
     def __enter__(self) -> Self:
         return self
@@ -100,13 +102,18 @@ class Runner:
     def start(self, programs: Sequence[Package], seconds: float = 0.02) -> None:
         """Begins a measurement; `finish` returns its outcome."""
         self.count += 1
+        self._failed = None
         if self._child is None or self._child.poll() is not None:
-            self._begin()
+            self._failed = self._begin()
+            if self._failed is not None:
+                return
         self._wait = self.timeout + seconds * len(programs)
         self._send(_message({"do": "measure", "threads": self.threads, "seconds": seconds}, [p.to_bytes() for p in programs]))
 
     def finish(self) -> Trial:
         """Waits for the outcome of the measurement that `start` began."""
+        if self._failed is not None:
+            return self._failed
         answer = self._answer(self._wait)
         if isinstance(answer, Trial):
             return answer
@@ -127,11 +134,12 @@ class Runner:
         self._child.wait()
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(OSError):  # what was not sent yet cannot be sent to a child that has ended
+                    stream.close()
         self._child = None
 
-    def _begin(self) -> None:
-        """Starts a child and sends it the arguments."""
+    def _begin(self) -> Trial | None:
+        """Starts a child and sends it the arguments; returns a Trial that says why, if it did not take them."""
         self.stop()
         cpu = max(os.sched_getaffinity(0)) if self.threads == 1 and hasattr(os, "sched_getaffinity") else -1
         self._child = subprocess.Popen(
@@ -144,7 +152,10 @@ class Runner:
         self._answers = queue.Queue()
         threading.Thread(target=_receive, args=(self._child.stdout, self._answers), daemon=True).start()
         self._send(self._sets)
-        self._answer(START)
+        answer = self._answer(START)
+        if isinstance(answer, Trial):
+            return answer
+        return self._broken("failed", str(answer["error"])) if isinstance(answer, dict) and "error" in answer else None
 
     def _send(self, message: bytes) -> None:
         assert self._child is not None

@@ -14,6 +14,7 @@ from ...support.memos import remembered
 from ...support.record import dataclass
 from ...sym.expr import Const, Dim, Expr, Not, Select, Var, free_vars, substitute
 from ...sym.facts import Facts
+from ...sym.hash_consing import memo_of
 from ...sym.poly import Poly, add, poly_of, to_expr
 from ...sym.simplify import simplify
 from ...sym.walk import walk
@@ -149,11 +150,10 @@ def loop_facts(facts: Facts, loop: For) -> Facts:
 
 def has_cases(e: Expr) -> bool:
     """True if an expression contains a select (memoized)."""
-    if e.memo is None:
-        e.memo = {}
-    answer = e.memo.get("has_cases")
+    memo = memo_of(e)
+    answer = memo.get("has_cases")
     if answer is None:
-        answer = e.memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
+        answer = memo["has_cases"] = isinstance(e, Select) or any(has_cases(a) for a in e.args)
     return bool(answer)
 
 
