@@ -10,7 +10,7 @@ import pytest
 import pliant
 from counts import count
 from exported_models import MODELS, Interpreted
-from node_programs import node, run_in_node
+from node_programs import in_node, node, run_in_node
 from pliant import Tensor, dim, f32, function, i32, i64, ops
 from pliant.support.errors import ShapeError
 
@@ -109,3 +109,39 @@ def test_a_damaged_export_is_refused(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "layer.bin").write_bytes(b"1234")
     with pytest.raises(AssertionError, match=r"PliantError: layer\.bin has 4 bytes, expected 256"):
         run_in_node(tmp_path, "layer", [])
+
+
+def test_a_call_that_waits_has_the_inputs_of_when_it_was_made(exported: Path) -> None:
+    said = in_node(
+        """
+        const m = await load(url);
+        const x = new Float32Array(8), calls = [], again = [];
+        for (const v of [1, 2, 3]) { x.fill(v); calls.push(m.run({ x, scale: 1, times: 1 })); }
+        const values = (all) => all.map((r) => Array.from(Object.values(r)[0].data));
+        for (const v of [1, 2, 3]) again.push(await m.run({ x: new Float32Array(8).fill(v), scale: 1, times: 1 }));
+        say([values(await Promise.all(calls)), values(again)]);
+        m.close();
+        """,
+        url=(exported / "layer.json").as_uri(),
+    )
+    assert isinstance(said, list)
+    for n, row in enumerate(said[0]):
+        assert np.allclose(row, np.maximum(np.full(8, n + 1, np.float32) @ W, 0), rtol=1e-5, atol=1e-6)
+    assert said[0] == said[1]
+
+
+def test_lists_of_numbers_are_checked() -> None:
+    said = in_node(
+        """
+        const { list } = await import(web);
+        const take = (dtype, value) => { try { return Array.from(list({ dtype }, value, "x"), String); } catch (e) { return `${e.name}: ${e.message}`; } };
+        say(cases.map(([dtype, value]) => take(dtype, value)));
+        """,
+        web=(Path(pliant.__file__).parent / "codegen/web/arrays.js").as_uri(),
+        cases=[["i8", [300]], ["i8", [1.5]], ["f16", [1]], ["f32", [[1], [2]]], ["i64", [1.5]], ["f32", ["1"]], ["u8", [255, 0]], ["i64", [-5]], ["f32", [0.5]]],
+    )
+    assert said == [
+        "PliantError: x: 300 is outside of i8", "PliantError: x: 1.5 is no whole number", "PliantError: x: f16 is passed as its bits: a Uint16Array",
+        "PliantError: x: its list holds Array, expected numbers", "PliantError: x: 1.5 is no whole number",
+        "PliantError: x: its list holds String, expected numbers", ["255", "0"], ["-5"], ["0.5"],
+    ]  # fmt: skip

@@ -16,11 +16,22 @@ const product = (dims) => dims.reduce((a, b) => a * b, 1);
 export function list(a, value, what) {
   if (typeof value === "object" && !ArrayBuffer.isView(value) && !Array.isArray(value) && value.data !== undefined) value = value.data;
   const kind = ARRAYS[a.dtype];
-  if (Array.isArray(value)) value = kind.from(value, /^[iu]64$/.test(a.dtype) ? BigInt : Number);
+  if (Array.isArray(value)) {
+    if (/16$/.test(a.dtype) && FLOATS.has(a.dtype)) throw new PliantError(`${what}: ${a.dtype} is passed as its bits: a Uint16Array`);
+    value = kind.from(value, (v) => element(a, v, what));
+  }
   if (!(value instanceof kind)) {
     throw new PliantError(`${what}: its data is ${value?.constructor?.name ?? typeof value}, expected ${kind.name} (${a.dtype})`);
   }
   return value;
+}
+
+/** A number of a list as an element of the typed array. */
+function element(a, value, what) {
+  if (!["number", "bigint", "boolean"].includes(typeof value)) throw new PliantError(`${what}: its list holds ${value?.constructor?.name ?? value}, expected numbers`);
+  if (FLOATS.has(a.dtype)) return Number(value);
+  const number = scalar(a, value, what);
+  return /64$/.test(a.dtype) ? number : Number(number);
 }
 
 /** The shape of a tensor argument of so many elements: the given one, or the one that follows from their number. */

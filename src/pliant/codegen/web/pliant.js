@@ -114,7 +114,9 @@ export class Model {
    * Arguments that are state are updated in place, as in Python. `signal` stops the call; the program can be called again afterwards.
    * Returns `{ name: { data, dims, dtype } }`.
    */
-  run(inputs, dims = {}, { signal } = {}) {
+  async run(given, dims = {}, { signal } = {}) {
+    const state = new Set(this.#facts.arguments.filter((a) => a.state).map((a) => a.name));
+    const inputs = Object.fromEntries(Object.entries(given).map(([name, v]) => [name, state.has(name) ? v : copied(v)]));
     return this.#inOrder(async () => {
       signal?.throwIfAborted();
       if (this.#engine) {
@@ -125,8 +127,8 @@ export class Model {
       const results = await this.#stoppable(signal, () => this.#ask("run", { inputs: compact(inputs), dims }));
       this.#facts.outputs.forEach((o) => {
         if (o.alias === null || !(o.name in results)) return;
-        const given = inputs[this.#facts.arguments[o.alias].name];
-        (given.data ?? given).set?.(results[o.name].data);
+        const target = inputs[this.#facts.arguments[o.alias].name];
+        (target.data ?? target).set?.(results[o.name].data);
       });
       return results;
     });
@@ -201,6 +203,12 @@ export class Model {
     this.#memory = memory;
     asked.done(value);
   }
+}
+
+/** An input as it is now: its call may have to wait. */
+function copied(v) {
+  if (ArrayBuffer.isView(v) || Array.isArray(v)) return v.slice ? v.slice() : v;
+  return v?.data ? { data: copied(v.data), dims: v.dims } : v;
 }
 
 /** Inputs without what their views do not show: a message copies whole buffers. */
