@@ -46,6 +46,16 @@ export function extents(a, length, given, what) {
   return shape;
 }
 
+/** Refuses a shape outside of the contracts of an argument's dims: fixed numbers, and min, max, multiple_of of the named ones. */
+export function within(a, shape, symbols, what) {
+  a.shape.forEach((d, n) => {
+    const s = /^\d+$/.test(d) ? { min: Number(d), max: Number(d), multiple_of: 1 } : symbols.find((one) => one.name === d);
+    if (!s || (shape[n] >= s.min && shape[n] <= (s.max ?? Infinity) && shape[n] % s.multiple_of === 0)) return;
+    const range = s.min === s.max ? s.min : `${s.min} to ${s.max ?? "any"}${s.multiple_of > 1 ? `, a multiple of ${s.multiple_of}` : ""}`;
+    throw new PliantError(`${what}: dim ${n} (${d}) is ${shape[n]}, expected ${range}`);
+  });
+}
+
 /** The shape of an argument of so many elements, if all of its dims but one are numbers. */
 function inferred(a, length, what) {
   const known = a.shape.map((d) => (/^\d+$/.test(d) ? Number(d) : NaN));

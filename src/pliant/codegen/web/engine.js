@@ -4,7 +4,7 @@
 // (docs/design/0001-abi.md) and has the texts of the checks from NAME.json, so messages are those of Python.
 // Memory: [stack and data of the module][cancel flag][context][pool][constants][stacks of threads][held state][arena of one call].
 
-import { ARRAYS, extents, list, scalar } from "./arrays.js";
+import { ARRAYS, extents, list, scalar, within } from "./arrays.js";
 import { allocator } from "./callback.js";
 import { PliantError } from "./errors.js";
 import { readBlocks, readFile } from "./files.js";
@@ -26,7 +26,7 @@ const upTo = (n) => Math.ceil(n / ALIGNMENT) * ALIGNMENT;
 /** A program on this thread: `run` blocks it. */
 export class Engine {
   #facts; #exports; #memory; #context; #constants; #arena; #top; #cancel; #shared;
-  #threads = []; #held = new Map(); #features;
+  #threads = []; #held = new Map(); #features; #broken = null;
 
   /** Loads a program from the address of its description; the other files lie beside it. */
   static async load(url, { threads = "auto", fused = "auto", cache = "none", onProgress, signal } = {}) {
@@ -41,7 +41,12 @@ export class Engine {
     const engine = new Engine(facts, instance.exports, memory ?? instance.exports.memory, shared);
     const kept = await engine.#fill(base, { cache, onProgress, signal });
     const wanted = !shared ? 1 : threads === "auto" ? await processors() : Number(threads);
-    if (wanted > 1) await engine.#start(module, wanted - 1);
+    try {
+      if (wanted > 1) await engine.#start(module, wanted - 1);
+    } catch (error) {
+      engine.close();
+      throw error;
+    }
     engine.#arena = engine.#top;
     engine.#features = { fused: chosen, shared, threads: Math.max(1, wanted), simd: facts.target.features.includes("simd128"), cache: kept };
     return engine;
@@ -109,7 +114,8 @@ export class Engine {
         thread.listen(heard, failed);
       });
     });
-    await Promise.all(ready);
+    const failed = (await Promise.allSettled(ready)).find((one) => one.status === "rejected"); // those that start late are closed, too
+    if (failed) throw failed.reason;
     for (const thread of this.#threads) thread.busy(false);
     new DataView(this.#memory.buffer, this.#context).setUint32(CTX.parallelFor, parallelFor, true); // memory may have grown
   }
@@ -132,11 +138,16 @@ export class Engine {
   hold(name, dims) {
     const a = this.#facts.arguments.find((one) => one.name === name && one.state);
     if (!a) throw new PliantError(`\`${this.#facts.name}\` has no state \`${name}\``);
+    const what = `state \`${name}\``;
+    if (this.#held.has(name)) throw new PliantError(`${what} is held already`);
+    if (!Array.isArray(dims)) throw new PliantError(`${what}: its dims are ${dims}, expected a list of ${a.shape.length}`);
+    const shape = extents(a, product(dims.map(Number)), dims, what);
+    within(a, shape, this.#facts.symbols, what);
     this.#top = this.#arena;
-    const bytes = product(dims) * ARRAYS[a.dtype].BYTES_PER_ELEMENT;
+    const bytes = product(shape) * ARRAYS[a.dtype].BYTES_PER_ELEMENT;
     const place = this.#take(bytes);
     this.#view(place, bytes).fill(0);
-    this.#held.set(name, { ...a, extents: dims, place });
+    this.#held.set(name, { ...a, extents: shape, place });
     this.#arena = this.#top;
   }
 
@@ -146,6 +157,7 @@ export class Engine {
    * Arguments that are state are updated in place, as in Python. Returns `{ name: { data, dims, dtype } }`.
    */
   run(inputs, dims = {}) {
+    if (this.#broken) throw this.#broken;
     this.#top = this.#arena;
     const given = this.#facts.arguments.map((a) => this.#held.get(a.name) ?? this.#argument(a, inputs, dims));
     for (const name of Object.keys(inputs)) {
@@ -212,7 +224,12 @@ export class Engine {
     record.setUint32(CTX.workspace, room, true);
     record.setBigInt64(CTX.workspaceSize, BigInt(workspace), true);
     for (let n = 0; n < 8; n++) record.setBigInt64(CTX.error + 8 * n, 0n, true);
-    const code = this.#exports[this.#facts.entries[entry]](this.#context, buffers, words);
+    let code;
+    try {
+      code = this.#exports[this.#facts.entries[entry]](this.#context, buffers, words);
+    } catch (error) { // its stack pointer and the work of its threads are lost
+      throw (this.#broken = new PliantError(`\`${this.#facts.name}\` has trapped: ${error.message}`, "load the program again"));
+    }
     if (code !== 0) throw this.#failure(code);
   }
 

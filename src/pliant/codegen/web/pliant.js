@@ -37,6 +37,7 @@ export async function load(url, { worker = true, onProgress, signal, ...options 
 export class Model {
   #url; #options; #facts; #worker = null; #engine = null; #memory = 0;
   #last = Promise.resolve(); #waiting = new Map(); #next = 0; #held = []; #chat = null;
+  #ended = null; #closed = false; // why no call can be answered any more
 
   constructor(url, options) {
     this.#url = url;
@@ -46,8 +47,16 @@ export class Model {
   /** Starts the program in a worker. */
   async start({ onProgress, signal } = {}) {
     signal?.throwIfAborted();
-    const worker = (this.#worker = await startWorker());
+    const worker = await startWorker();
+    if (this.#closed) {
+      worker.stop();
+      throw this.#ended;
+    }
+    this.#worker = worker;
+    this.#ended = null;
     const fail = (error) => {
+      if (this.#worker !== worker) return;
+      this.#ended ??= error;
       for (const { failed } of this.#waiting.values()) failed(error);
       this.#waiting.clear();
     };
@@ -66,6 +75,7 @@ export class Model {
       this.#facts = await this.#ask("load", { url: this.#url, options: { ...this.#options, progress: Boolean(onProgress) } }, onProgress);
     } catch (error) {
       worker.stop();
+      this.#ended ??= error;
       throw error;
     } finally {
       signal?.removeEventListener("abort", aborted);
@@ -136,8 +146,11 @@ export class Model {
 
   /** Keeps the state argument `name` in the program's memory, of the shape `dims` and zero at first: calls neither pass nor return it. */
   hold(name, dims) {
-    this.#held.push({ name, dims });
-    return this.#inOrder(async () => (this.#engine ? this.#engine.hold(name, dims) : this.#ask("hold", { name, dims })));
+    const wanted = { name, dims: Array.isArray(dims) ? [...dims] : dims };
+    return this.#inOrder(async () => {
+      await (this.#engine ? this.#engine.hold(name, wanted.dims) : this.#ask("hold", wanted));
+      this.#held.push(wanted);
+    });
   }
 
   /** The language model's side of the program: `m.chat().completions.create({ messages, stream: true })`. */
@@ -148,14 +161,19 @@ export class Model {
 
   /** Stops the program and its threads, and gives its memory back. */
   close() {
+    this.#closed = true;
+    this.#ended = new Error("the program was closed");
     this.#engine?.close();
     this.#worker?.stop();
-    for (const { failed } of this.#waiting.values()) failed(new Error("the program was closed"));
+    for (const { failed } of this.#waiting.values()) failed(this.#ended);
     this.#waiting.clear();
   }
 
   #inOrder(task) {
-    const result = this.#last.then(task);
+    const result = this.#last.then(() => {
+      if (this.#ended) throw this.#ended;
+      return task();
+    });
     this.#last = result.catch(() => {});
     return result;
   }
@@ -168,6 +186,7 @@ export class Model {
     let restarted = null;
     const stop = () => {
       if (words) return void Atomics.store(words, 0, 1);
+      if (this.#ended) return;
       this.#worker.stop();
       for (const { failed } of this.#waiting.values()) failed(signal.reason);
       this.#waiting.clear();
@@ -185,6 +204,7 @@ export class Model {
   }
 
   #ask(task, message, progress) {
+    if (this.#ended) return Promise.reject(this.#ended);
     const id = this.#next++;
     this.#worker.busy(true);
     return new Promise((done, failed) => {

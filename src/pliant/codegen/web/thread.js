@@ -35,6 +35,6 @@ function giveUp(words, tickets) {
 }
 
 port().then((main) => { // without `await` at the top: bundlers build workers as classic scripts
-  main.listen((job) => join(main, job));
+  main.listen((job) => join(main, job).catch((error) => setTimeout(() => { throw error; }))); // browsers report no rejections to the page
   main.post("listening");
 });
