@@ -240,7 +240,7 @@ def test_options_and_mistakes(page: Path) -> None:
           greedy, cut: await text({ temperature: 0, stop }),
           seeds: [await text({ seed: 7 }), await text({ seed: 7 }), await text({ seed: 8 })],
           long: await text({ messages: [{ role: "user", content: "x".repeat(20000) }] }), none: await text({ messages: [] }),
-          wrong: await text({ temperature: -1 }), parts: parts.length, end: parts.at(-1), again: await text({ temperature: 0 }),
+          wrong: await text({ temperature: -1 }), unlimited: (await text({ temperature: 0, max_tokens: null })).length, parts: parts.length, end: parts.at(-1), again: await text({ temperature: 0 }),
         });
         m.close();
         """,
@@ -251,6 +251,7 @@ def test_options_and_mistakes(page: Path) -> None:
     assert said["long"].startswith("PliantError: the text has ") and "and the context holds" in said["long"]
     assert said["none"].startswith("PliantError: a prompt is a list of messages")
     assert said["wrong"] == "PliantError: `temperature` is -1; it is a number from 0 up"
+    assert said["unlimited"] > len(said["greedy"])
     assert said["parts"] == 5 and said["end"] == "AbortError" and said["again"] == said["greedy"]
 
 

@@ -94,3 +94,47 @@ def test_a_trap_ends_a_program() -> None:
         web=(WEB / "engine.js").as_uri(),
     )
     assert said == [1, ["PliantError: `p` has trapped: unreachable\nhelp: load the program again"] * 2]
+
+
+@pytest.mark.parametrize(("status", "asked"), [(503, [0, 4, 4]), (429, [0, 4, 4]), (404, [0, 4])])
+def test_a_busy_server_is_asked_again(status: int, asked: list[int]) -> None:
+    said = in_node(
+        """
+        const { readBlocks } = await import(files);
+        const { sha256 } = await import(files.replace("files.js", "sha256.js"));
+        const all = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8), asked = [], found = [];
+        globalThis.fetch = async (_, { headers }) => {
+          const start = Number((headers.Range ?? "bytes=0-").slice(6, -1));
+          asked.push(start);
+          if (asked.length === 2) return new Response("busy", { status });
+          const body = new ReadableStream({ pull(c) {
+            if (this.sent) return c.error(new Error("broken"));
+            this.sent = true;
+            c.enqueue(all.slice(start, start + 4));
+          } });
+          return new Response(body, { status: start ? 206 : 200 });
+        };
+        const blocks = { bytes: 4, sha256: [await sha256(all.slice(0, 4)), await sha256(all.slice(4))] };
+        const end = await readBlocks(new URL("http://x/w.bin"), 8, blocks, (at, b) => found.push(...b)).then(() => "read", (e) => e.name);
+        say([asked, found, end]);
+        """,
+        files=(WEB / "files.js").as_uri(),
+        status=status,
+    )
+    assert said == [asked, list(range(1, 9 if len(asked) == 3 else 5)), "read" if len(asked) == 3 else "PliantError"]
+
+
+def test_options_of_sampling_have_ranges() -> None:
+    said = in_node(
+        """
+        const { Sampler } = await import(web);
+        say(cases.map((options) => { try { new Sampler(options); return "taken"; } catch (e) { return `${e.name}: ${e.message}`; } }));
+        """,
+        web=(WEB / "sampling.js").as_uri(),
+        cases=[{"top_p": 1.5}, {"min_p": 2}, {"repetition_penalty": 0}, {"repetition_penalty": 101}, {"top_p": 1, "min_p": 0, "repetition_penalty": 1.1}],
+    )
+    assert said == [
+        "PliantError: `top_p` is 1.5; it is a number from 0 to 1", "PliantError: `min_p` is 2; it is a number from 0 to 1",
+        "PliantError: `repetition_penalty` is 0; it is a number from 0.01 to 100",
+        "PliantError: `repetition_penalty` is 101; it is a number from 0.01 to 100", "taken",
+    ]  # fmt: skip

@@ -64,6 +64,11 @@ def _shown(host: str) -> str:
     return "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
 
 
+def _span(asked: re.Match[str], size: int) -> tuple[int, int]:
+    """Returns the first byte that a range asks for and the end, which is not behind the first if the file does not have it."""
+    return int(asked[1]), min(size, int(asked[2]) + 1) if asked[2] else size
+
+
 def serve(folder: Path, host: str = "127.0.0.1", port: int = 0, headers: dict[str, str] = HEADERS) -> ThreadingHTTPServer:
     """Returns a server of the files in a folder, which listens already; raises OSError if it cannot."""
     root = folder.resolve()
@@ -107,11 +112,12 @@ class _Files(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND)
         with file:
             size = os.fstat(file.fileno()).st_size
-            span = self._span(size)
-            if span is None:
+            # ranges of other forms are ignored, as RFC 9110 allows
+            asked = _RANGE.fullmatch(self.headers.get("Range", "").strip())
+            whole = asked is None
+            start, end = (0, size) if asked is None else _span(asked, size)
+            if not whole and start >= end:
                 return self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
-            start, end = span
-            whole = "Range" not in self.headers
             self.send_response(HTTPStatus.OK if whole else HTTPStatus.PARTIAL_CONTENT)
             own = {} if whole else {"Content-Range": f"bytes {start}-{end - 1}/{size}"}
             own |= {"Content-Type": TYPES.get(path.suffix, "application/octet-stream"), "Content-Length": str(end - start)}
@@ -130,17 +136,6 @@ class _Files(BaseHTTPRequestHandler):
             return path if inside and path.is_file() else None
         except (ValueError, OSError):  # a zero byte, bytes that are no UTF-8, a name that is too long
             return None
-
-    def _span(self, size: int) -> tuple[int, int] | None:
-        """Returns the first byte that is asked for and the end; None if the file does not have it."""
-        asked = self.headers.get("Range")
-        if asked is None:
-            return 0, size
-        match = _RANGE.fullmatch(asked.strip())
-        if match is None:
-            return None
-        start, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] else size
-        return (start, end) if start < end else None
 
     def _refuse(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
         body = f"{status.value} {status.phrase}\n".encode()

@@ -88,8 +88,8 @@ export class Chat {
     return { ...facts, object: "chat.completion", choices: [choice], usage: end.usage };
   }
 
-  async *#answer(ids, { max_tokens: most = Infinity, signal }, sampler, stops) {
-    const before = this.#last;
+  async *#answer(ids, { max_tokens, signal }, sampler, stops) {
+    const before = this.#last, most = max_tokens ?? Infinity;
     let release;
     this.#last = new Promise((done) => (release = done));
     await before; // one answer at a time: there is one cache

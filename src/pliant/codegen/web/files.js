@@ -12,15 +12,24 @@ const PAUSE = 500; // ms before the first of them
 async function* parts(url, start, signal, expected) {
   if (url.protocol === "file:" && NODE) return yield* fileParts(url, start, signal);
   const answer = await fetch(url, { signal, headers: start ? { Range: `bytes=${start}-` } : {} });
-  if (!answer.ok) throw new PliantError(`${url} cannot be loaded: ${answer.status} ${answer.statusText}`);
+  if (!answer.ok) {
+    await answer.body?.cancel();
+    const passes = start > 0 && (answer.status >= 500 || answer.status === 429); // a server that is busy: the download goes on later
+    throw new (passes ? Error : PliantError)(`${url} cannot be loaded: ${answer.status} ${answer.statusText}`);
+  }
   const length = answer.headers.get("content-encoding") ? 0 : Number(answer.headers.get("content-length"));
   let skip = answer.status === 206 ? 0 : start;
-  if (expected && length && length !== expected - (start - skip)) throw wrongSize(url, length + (start - skip), expected);
-  for (const reader = answer.body.getReader(); ; ) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    if (skip < value.byteLength) yield value.subarray(skip);
-    skip = Math.max(0, skip - value.byteLength);
+  const reader = answer.body.getReader();
+  try {
+    if (expected && length && length !== expected - (start - skip)) throw wrongSize(url, length + (start - skip), expected);
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      if (skip < value.byteLength) yield value.subarray(skip);
+      skip = Math.max(0, skip - value.byteLength);
+    }
+  } finally {
+    await reader.cancel().catch(() => {}); // also where the one who reads stops early; nothing happens after the end
   }
 }
 

@@ -5,6 +5,8 @@ import { digest } from "./sha256.js";
 
 const DEFAULTS = { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05, repetition_penalty: 1, repetition_window: 64 };
 
+const RANGES = { top_p: [0, 1], min_p: [0, 1], repetition_penalty: [0.01, 100] };
+
 /** A sampler of one answer; the same logits, options and seed give the same tokens on every machine. */
 export class Sampler {
   #options; #seed; #taken = 0;
@@ -13,6 +15,8 @@ export class Sampler {
     this.#options = { ...DEFAULTS, ...Object.fromEntries(Object.keys(DEFAULTS).flatMap((k) => (options[k] == null ? [] : [[k, options[k]]]))) };
     for (const [name, value] of Object.entries(this.#options)) {
       if (typeof value !== "number" || !(value >= 0)) throw new PliantError(`\`${name}\` is ${value}; it is a number from 0 up`);
+      const [least, most] = RANGES[name] ?? [0, Infinity];
+      if (value < least || value > most) throw new PliantError(`\`${name}\` is ${value}; it is a number from ${least} to ${most}`);
     }
     this.#seed = options.seed ?? Math.floor(Math.random() * 2 ** 53);
   }
