@@ -114,6 +114,41 @@ def test_what_pages_do_not_have_is_named_when_it_is_reached() -> None:
     assert in_node(script, tree=tree)[0] == "the chat template needs `macro`, which pages do not have"
 
 
+def drawn(sources: list[str], **variables: Any) -> list[str]:
+    script = """
+        const { render } = await part("template.js");
+        say(trees.map((tree) => { try { return render(tree, variables); } catch (e) { return `${e.name}: ${e.message}`; } }));
+    """
+    answer: list[str] = in_node(script, trees=[template_tree(source) for source in sources], variables=variables)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ range(0, 6, 2) | length }}", "{{ 'a b c'.split(' ', 1)[1] }}", "{{ 'aaa'.replace('a', 'b', 2) }}", "{{ 'aaa' | replace('a', 'b', 2) }}",
+        "{{ 'a-b'.split(sep='-')[0] }}", "{{ 'ab' * 2 }}", "{{ '%s' % 'a' }}", "{{ 'a' + 1 }}", "{{ 'a' + none }}", "{{ [1] + 'a' }}", "{{ 'a' - 1 }}",
+        "{{ d - 1 }}",
+    ],
+)  # fmt: skip
+def test_templates_are_refused_where_pages_would_differ_from_python(source: str) -> None:
+    assert drawn([source], d={})[0].startswith("PliantError: the chat template needs ")
+
+
+def test_methods_of_templates_are_those_of_python() -> None:
+    from jinja2 import Environment
+
+    space = "".join(map(chr, [*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x205F, 0x3000]))
+    sources = [
+        "{{ d.get('a', 'x') }}{{ d.get('b', 'x') }}{{ d.get('b') }}", "{{ 'a.b'.replace('.', \"$&$1$$\") }}", "{{ 'a' | replace('a', '$&') }}",
+        "[{{ s.strip() }}|{{ s | trim }}|{{ s.split() | join('-') }}]", "{{ 1 + 2 }}{{ 7 // 2 }}{{ 'a' + 'b' }}{{ ([1] + [2]) | length }}",
+        "{{ true + 1 }}", "{{ 'a-b'.split('-')[1] }}", "{{ range(1, 3) | length }}",
+    ]  # fmt: skip
+    given = {"d": {"a": None}, "s": f"\ufeff{space}a{space}b\ufeff", "t": space}
+    assert drawn(sources, **given) == [Environment().from_string(source).render(**given) for source in sources]
+    assert drawn(["[{{ t.strip() }}]", "[{{ u.strip() }}]"], t=space, u=f"{space}\ufeff{space}") == ["[]", "[\ufeff]"]
+
+
 def texts(count: int) -> list[str]:
     rng = random.Random(3)
     alphabet = "aB'stRE l0129 \n\r\t\x85\xa0\ufeff.,!?-/([{<|>`^~$+=é日本語かカ가😀\u0301ß०Ⅷ_#'\u3000ǅʰא،।"

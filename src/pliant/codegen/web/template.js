@@ -11,8 +11,11 @@ function refuse(what) {
   throw new PliantError(`the chat template needs ${what}, which pages do not have`);
 }
 
+const SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/; // what Python strips
+const SPACES = new RegExp(`${SPACE.source}+`);
+
 const strip = (s, characters, sides) => {
-  const known = characters === undefined ? (c) => /\s/.test(c) : (c) => characters.includes(c);
+  const known = (characters ?? null) === null ? (c) => SPACE.test(c) : (c) => characters.includes(c);
   let start = 0, end = s.length;
   while (sides & 1 && start < end && known(s[start])) start++;
   while (sides & 2 && end > start && known(s[end - 1])) end--;
@@ -20,10 +23,11 @@ const strip = (s, characters, sides) => {
 };
 const METHODS = {
   strip: (s, c) => strip(s, c, 3), lstrip: (s, c) => strip(s, c, 1), rstrip: (s, c) => strip(s, c, 2),
-  upper: (s) => s.toUpperCase(), lower: (s) => s.toLowerCase(), replace: (s, a, b) => s.replaceAll(a, b),
+  upper: (s) => s.toUpperCase(), lower: (s) => s.toLowerCase(),
+  replace: (s, a, b, ...count) => (count.length ? refuse("`replace` with a count") : s.replaceAll(a, () => b)),
   startswith: (s, c) => s.startsWith(c), endswith: (s, c) => s.endsWith(c),
-  split: (s, c) => (c === undefined ? s.split(/\s+/).filter(Boolean) : s.split(c)),
-  items: (v) => Object.entries(v), keys: (v) => Object.keys(v), values: (v) => Object.values(v), get: (v, key, other = null) => own(v, key) ?? other,
+  split: (s, c, ...limit) => (limit.length ? refuse("`split` with a limit") : (c ?? null) === null ? s.split(SPACES).filter(Boolean) : s.split(c)),
+  items: (v) => Object.entries(v), keys: (v) => Object.keys(v), values: (v) => Object.values(v), get: (v, key, other = null) => (Object.hasOwn(v, key) ? v[key] : other),
 };
 const FILTERS = {
   trim: METHODS.strip, upper: METHODS.upper, lower: METHODS.lower, replace: METHODS.replace, string: text,
@@ -42,6 +46,7 @@ const COMPARE = {
   in: (a, b) => (typeof b === "string" || Array.isArray(b) ? b.includes(a) : own(b, a) !== undefined),
   notin: (a, b) => !COMPARE.in(a, b),
 };
+const isNumber = (v) => typeof v === "number" || typeof v === "boolean"; // Python adds booleans, too
 const ARITHMETIC = {
   add: (a, b) => (Array.isArray(a) ? [...a, ...b] : a + b), sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b,
   floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => ((a % b) + b) % b,
@@ -120,8 +125,14 @@ class Render {
   get_neg(a) { return -this.value(a); }
   get_concat(values) { return values.map((v) => text(this.value(v))).join(""); }
   get_choice(test, yes, no) { return truth(this.value(test)) ? this.value(yes) : no ? this.value(no) : undefined; }
-  get_binary(op, a, b) { return ARITHMETIC[op](this.value(a), this.value(b)); }
   get_unknown(what) { return refuse(what); }
+
+  get_binary(op, a, b) {
+    const left = this.value(a), right = this.value(b);
+    const joined = op === "add" && ((typeof left === "string" && typeof right === "string") || (Array.isArray(left) && Array.isArray(right)));
+    if (!joined && !(isNumber(left) && isNumber(right))) refuse(`\`${op}\` of other values than numbers`);
+    return ARITHMETIC[op](left, right);
+  }
 
   get_item(of, key) {
     const v = this.value(of), k = this.value(key);
@@ -154,9 +165,11 @@ class Render {
 
   get_call(called, args, named) {
     const values = args.map((a) => this.value(a));
+    if (named.length && !(called[0] === "name" && called[1] === "namespace")) refuse("named arguments");
     if (called[0] === "field") return (METHODS[called[2]] ?? refuse(`the method \`${called[2]}\``))(this.value(called[1]), ...values);
     const name = called[0] === "name" ? called[1] : "";
     if (name === "namespace") return Object.fromEntries(named.map(([key, v]) => [key, this.value(v)]));
+    if (name === "range" && values.length > 2) refuse("`range` with a step");
     if (name === "range") return Array.from({ length: values[1] === undefined ? values[0] : values[1] - values[0] }, (_, n) => n + (values[1] === undefined ? 0 : values[0]));
     if (name === "raise_exception") throw new PliantError(`chat template: the model does not take this conversation: ${values[0]}`);
     if (name === "strftime_now") return clock(values[0]);
