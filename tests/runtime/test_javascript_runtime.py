@@ -134,14 +134,32 @@ def test_lists_of_numbers_are_checked() -> None:
     said = in_node(
         """
         const { list } = await import(web);
-        const take = (dtype, value) => { try { return Array.from(list({ dtype }, value, "x"), String); } catch (e) { return `${e.name}: ${e.message}`; } };
+        const take = (dtype, value) => {
+          try { return Array.from(list({ dtype }, value, "x"), String); } catch (e) { return `${e.name}: ${e.message}`; }
+        };
         say(cases.map(([dtype, value]) => take(dtype, value)));
         """,
         web=(Path(pliant.__file__).parent / "codegen/web/arrays.js").as_uri(),
-        cases=[["i8", [300]], ["i8", [1.5]], ["f16", [1]], ["f32", [[1], [2]]], ["i64", [1.5]], ["f32", ["1"]], ["u8", [255, 0]], ["i64", [-5]], ["f32", [0.5]]],
+        cases=[
+            ["i8", [300]],
+            ["i8", [1.5]],
+            ["f16", [1]],
+            ["f32", [[1], [2]]],
+            ["i64", [1.5]],
+            ["f32", ["1"]],
+            ["u8", [255, 0]],
+            ["i64", [-5]],
+            ["f32", [0.5]],
+        ],
     )
     assert said == [
-        "PliantError: x: 300 is outside of i8", "PliantError: x: 1.5 is no whole number", "PliantError: x: f16 is passed as its bits: a Uint16Array",
-        "PliantError: x: its list holds Array, expected numbers", "PliantError: x: 1.5 is no whole number",
-        "PliantError: x: its list holds String, expected numbers", ["255", "0"], ["-5"], ["0.5"],
-    ]  # fmt: skip
+        "PliantError: x: 300 is outside of i8",
+        "PliantError: x: 1.5 is no whole number",
+        "PliantError: x: f16 is passed as its bits: a Uint16Array",
+        "PliantError: x: its list holds Array, expected numbers",
+        "PliantError: x: 1.5 is no whole number",
+        "PliantError: x: its list holds String, expected numbers",
+        ["255", "0"],
+        ["-5"],
+        ["0.5"],
+    ]

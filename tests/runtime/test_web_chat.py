@@ -126,11 +126,20 @@ def drawn(sources: list[str], **variables: Any) -> list[str]:
 @pytest.mark.parametrize(
     "source",
     [
-        "{{ range(0, 6, 2) | length }}", "{{ 'a b c'.split(' ', 1)[1] }}", "{{ 'aaa'.replace('a', 'b', 2) }}", "{{ 'aaa' | replace('a', 'b', 2) }}",
-        "{{ 'a-b'.split(sep='-')[0] }}", "{{ 'ab' * 2 }}", "{{ '%s' % 'a' }}", "{{ 'a' + 1 }}", "{{ 'a' + none }}", "{{ [1] + 'a' }}", "{{ 'a' - 1 }}",
+        "{{ range(0, 6, 2) | length }}",
+        "{{ 'a b c'.split(' ', 1)[1] }}",
+        "{{ 'aaa'.replace('a', 'b', 2) }}",
+        "{{ 'aaa' | replace('a', 'b', 2) }}",
+        "{{ 'a-b'.split(sep='-')[0] }}",
+        "{{ 'ab' * 2 }}",
+        "{{ '%s' % 'a' }}",
+        "{{ 'a' + 1 }}",
+        "{{ 'a' + none }}",
+        "{{ [1] + 'a' }}",
+        "{{ 'a' - 1 }}",
         "{{ d - 1 }}",
     ],
-)  # fmt: skip
+)
 def test_templates_are_refused_where_pages_would_differ_from_python(source: str) -> None:
     assert drawn([source], d={})[0].startswith("PliantError: the chat template needs ")
 
@@ -140,10 +149,15 @@ def test_methods_of_templates_are_those_of_python() -> None:
 
     space = "".join(map(chr, [*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x205F, 0x3000]))
     sources = [
-        "{{ d.get('a', 'x') }}{{ d.get('b', 'x') }}{{ d.get('b') }}", "{{ 'a.b'.replace('.', \"$&$1$$\") }}", "{{ 'a' | replace('a', '$&') }}",
-        "[{{ s.strip() }}|{{ s | trim }}|{{ s.split() | join('-') }}]", "{{ 1 + 2 }}{{ 7 // 2 }}{{ 'a' + 'b' }}{{ ([1] + [2]) | length }}",
-        "{{ true + 1 }}", "{{ 'a-b'.split('-')[1] }}", "{{ range(1, 3) | length }}",
-    ]  # fmt: skip
+        "{{ d.get('a', 'x') }}{{ d.get('b', 'x') }}{{ d.get('b') }}",
+        "{{ 'a.b'.replace('.', \"$&$1$$\") }}",
+        "{{ 'a' | replace('a', '$&') }}",
+        "[{{ s.strip() }}|{{ s | trim }}|{{ s.split() | join('-') }}]",
+        "{{ 1 + 2 }}{{ 7 // 2 }}{{ 'a' + 'b' }}{{ ([1] + [2]) | length }}",
+        "{{ true + 1 }}",
+        "{{ 'a-b'.split('-')[1] }}",
+        "{{ range(1, 3) | length }}",
+    ]
     given = {"d": {"a": None}, "s": f"\ufeff{space}a{space}b\ufeff", "t": space}
     assert drawn(sources, **given) == [Environment().from_string(source).render(**given) for source in sources]
     assert drawn(["[{{ t.strip() }}]", "[{{ u.strip() }}]"], t=space, u=f"{space}\ufeff{space}") == ["[]", "[\ufeff]"]
@@ -275,7 +289,9 @@ def test_options_and_mistakes(page: Path) -> None:
           greedy, cut: await text({ temperature: 0, stop }),
           seeds: [await text({ seed: 7 }), await text({ seed: 7 }), await text({ seed: 8 })],
           long: await text({ messages: [{ role: "user", content: "x".repeat(20000) }] }), none: await text({ messages: [] }),
-          wrong: await text({ temperature: -1 }), unlimited: (await text({ temperature: 0, max_tokens: null })).length, parts: parts.length, end: parts.at(-1), again: await text({ temperature: 0 }),
+          wrong: await text({ temperature: -1 }),
+          unlimited: (await text({ temperature: 0, max_tokens: null })).length,
+          parts: parts.length, end: parts.at(-1), again: await text({ temperature: 0 }),
         });
         m.close();
         """,

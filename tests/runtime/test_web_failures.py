@@ -8,7 +8,7 @@ import pytest
 
 import pliant
 from node_programs import in_node, node
-from pliant import InOut, Tensor, dim, i64, kernel
+from pliant import InOut, dim, i64, kernel
 
 n = dim("n", min=2, max=6)
 WEB = Path(pliant.__file__).parent / "codegen" / "web"
@@ -34,9 +34,10 @@ def test_held_state_has_the_dims_of_its_argument(url: str) -> None:
         """
         const m = await load(url, { threads: 1 });
         const refused = [];
-        for (const dims of ["q", 1.5, ["q"], [1.5], [2, 2], [-1], [1], [7], undefined]) refused.push(await m.hold("total", dims).then(() => "held", (e) => e.name));
+        const hold = async (dims) => refused.push(await m.hold("total", dims).then(() => "held", (e) => e.name));
+        for (const dims of ["q", 1.5, ["q"], [1.5], [2, 2], [-1], [1], [7], undefined]) await hold(dims);
         await m.hold("total", [3]);
-        refused.push(await m.hold("total", [3]).then(() => "held", (e) => e.name));
+        await hold([3]);
         say([refused, await m.run({ limit: 1 })]);
         m.close();
         """,
@@ -131,7 +132,13 @@ def test_options_of_sampling_have_ranges() -> None:
         say(cases.map((options) => { try { new Sampler(options); return "taken"; } catch (e) { return `${e.name}: ${e.message}`; } }));
         """,
         web=(WEB / "sampling.js").as_uri(),
-        cases=[{"top_p": 1.5}, {"min_p": 2}, {"repetition_penalty": 0}, {"repetition_penalty": 101}, {"top_p": 1, "min_p": 0, "repetition_penalty": 1.1}],
+        cases=[
+            {"top_p": 1.5},
+            {"min_p": 2},
+            {"repetition_penalty": 0},
+            {"repetition_penalty": 101},
+            {"top_p": 1, "min_p": 0, "repetition_penalty": 1.1},
+        ],
     )
     assert said == [
         "PliantError: `top_p` is 1.5; it is a number from 0 to 1", "PliantError: `min_p` is 2; it is a number from 0 to 1",
