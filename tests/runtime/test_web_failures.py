@@ -77,6 +77,24 @@ def test_closing_stops_a_restart(url: str) -> None:
     assert isinstance(said, list) and said[1] == "Error"
 
 
+def test_calls_after_the_worker_died_end(url: str) -> None:
+    said = in_node(
+        """
+        const { Worker } = await import("node:worker_threads");
+        const post = Worker.prototype.postMessage, workers = new Set();
+        Worker.prototype.postMessage = function (...all) { workers.add(this); return post.apply(this, all); };
+        const m = await load(url, { threads: 1 });
+        const call = () => m.run({ limit: 1e12, total: new BigInt64Array(2) }).catch((e) => e.message);
+        const calls = [call(), call()];
+        setTimeout(() => workers.forEach((w) => w.emit("error", new Error("died"))), 100);
+        say([...(await Promise.all(calls)), await call()]);
+        m.close();
+        """,
+        url=url,
+    )
+    assert said == ["died"] * 3
+
+
 def test_a_trap_ends_a_program() -> None:
     said = in_node(
         """
