@@ -47,11 +47,16 @@ def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
 
 def quantization_errors(program: Any, quantized: Any, feeds: Mapping[str, Any], threads: int | None = None) -> list[OutputError]:
     """Runs both programs on the same arrays; returns the error of each output of `quantized` against `program`."""
+    from copy import deepcopy
+
     import numpy as np
 
-    from .api import compile
+    from .api import compile, program_of
+    from .graph.node import is_state
 
-    exact, near = (compile(p, threads=threads).run(dict(feeds)) for p in (program, quantized))
+    state = {p.name for p in program_of(program).entry.params if is_state(p)}  # a run updates it in place
+    fresh = ({n: deepcopy(a) if n in state else a for n, a in feeds.items()} for _ in range(2))
+    exact, near = (compile(p, threads=threads).run(f) for p, f in zip((program, quantized), fresh, strict=True))
     errors = []
     for name, a in exact.items():
         x, y = (np.asarray(v, np.float64) for v in (a, near[name]))

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pliant
+from pliant import InOut, State, Tensor, dim, f32, function, kernel
 from pliant.cli import Usage, main
 from pliant.cli.model_options import batch_dims, single_values
 from pliant.cli.output_files import check_place, written
@@ -21,6 +23,7 @@ g (float[n, 4] x, float[n, m] k) => (float[n, 4] y, float[n, m] kk) {
     y = MatMul(x, w)
     kk = Relu(k)
 }"""
+n = dim("n")
 W = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
 
 
@@ -133,3 +136,23 @@ def test_values_of_dims() -> None:
     assert single_values({"h": 480, "w": "h"}, "run") == {"h": 480, "w": 480} == single_values({"w": 480, "h": "w"}, "run")
     inputs = {"ids": Shaped(shape=("batch", "length")), "mask": Shaped(shape=("batch", "length")), "at": Shaped(shape=("steps",))}
     assert batch_dims(inputs) == {"batch": 1} and batch_dims({"a": Shaped(shape=("n", "n")), "b": Shaped(shape=(1, "m"))}) == {}
+
+
+def test_every_run_begins_with_the_state_that_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    @kernel
+    def add(by: Tensor[f32, n], total: InOut[f32, n]) -> None:
+        for i in range(n):
+            total[i] = total[i] + by[i]
+
+    @function
+    def step(total: State[f32, n], by: Tensor[f32, n]) -> State[f32, n]:
+        return add(by, total)
+
+    saved, out = str(tmp_path / "step.pliant"), str(tmp_path / "out.npz")
+    pliant.compile(step).save(saved)
+    given = ["--dim", "n=4", "-i", "total=zeros", "-i", "by=1"]
+    assert main(["run", saved, *given, "-o", out, "--profile", "--json"]) == 0
+    (result,) = np.load(out).values()
+    assert result.tolist() == [1] * 4 and json.loads(capsys.readouterr().out)["outputs"][0]["max"] == 1
+    feeds = {"total": np.zeros(4, np.float32), "by": np.ones(4, np.float32)}
+    assert [e.largest for e in pliant.quantization_errors(step, step, feeds)] == [0] and feeds["total"].tolist() == [0] * 4
