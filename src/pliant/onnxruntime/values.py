@@ -65,14 +65,14 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(cls, numpy_obj: Any, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1) -> OrtValue:
-        """Returns a value that shares the memory of an array."""
+        """Returns a value that shares the memory of an array; one that is not contiguous is copied."""
         OrtDevice.make(device_type, device_id, vendor_id)
-        return cls(np.asarray(numpy_obj))
+        return cls(np.asarray(numpy_obj, order="C"))
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: Any, /, onnx_element_type: int) -> OrtValue:
         """Returns a value whose elements are the bits of an array's, as another ONNX type of the same size."""
-        return cls(np.asarray(data).view(_numpy_type(onnx_element_type)))
+        return cls(np.asarray(data, order="C").view(_numpy_type(onnx_element_type)))
 
     @classmethod
     def ortvalue_from_shape_and_type(
@@ -84,8 +84,8 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """Returns a value that shares the memory of a tensor of any library that knows DLPack."""
-        return cls(data.numpy() if isinstance(data, OrtValue) else np.from_dlpack(data))
+        """Returns a value that shares the memory of a tensor of any library that knows DLPack; one that is not contiguous is copied."""
+        return cls(data.numpy() if isinstance(data, OrtValue) else np.asarray(np.from_dlpack(data), order="C"))
 
     def numpy(self) -> Any:
         """Returns the array of a tensor, which shares its memory; raises Fail for a sequence."""
@@ -168,6 +168,13 @@ class OrtValueVector(list[OrtValue]):
 def unwrapped(value: Any) -> Any:
     """Returns what an OrtValue holds; other objects are returned as they are."""
     return value._value if isinstance(value, OrtValue) else value
+
+
+def _copied(value: Any) -> Any:
+    """Returns a copy of an array, or of a list of arrays; other objects are returned as they are."""
+    if isinstance(value, list):
+        return list(map(_copied, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def copy_into(target: Array, source: Any, what: str) -> None:
@@ -256,8 +263,8 @@ class IOBinding:
         return OrtValueVector(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """Returns the outputs of the last run as arrays."""
-        return [unwrapped(value) for value in self._results]
+        """Returns copies of the outputs of the last run, which the next run does not change."""
+        return [_copied(unwrapped(value)) for value in self._results]
 
     def synchronize_inputs(self) -> None:
         """Returns at once: memory of the CPU needs no synchronization."""
