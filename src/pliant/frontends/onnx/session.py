@@ -13,6 +13,7 @@ String tensors are processed on the host, between programs (`texts.py`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,6 +51,7 @@ class Session:
         self.outputs = [o.name for o in self.model.proto.graph.output]
         self.fixed: list[str] = [i.name for i in self.inputs if i.type.WhichOneof("value") != "tensor_type"]
         self.shaped = False
+        self._lock = threading.Lock()  # of what `_attempt` changes
         stages = text_stages(self.model)
         self._staged = None if stages is None else Staged(self.model, stages, lambda part: Session(part, compile, fallback), fallback)
         self._programs: dict[Any, tuple[Function, list[Output], Run, list[Expr]]] = {}
@@ -94,6 +96,14 @@ class Session:
             raise ShapeError(what, facts=[f"its inputs are {', '.join(names)}"])
         if self._staged is not None:
             return self._staged.run(feeds)
+        with self._lock:
+            (function, outputs, run, _), arguments = self._found(feeds, names)
+        results = run([_passed(a, p.annotation) for a, p in zip(arguments, function.params, strict=True)])
+        elements = [_returned(a, r.annotation) for a, r in zip(results, function.results, strict=True)]
+        return [o.take(elements) for o in outputs]
+
+    def _found(self, feeds: Mapping[str, Any], names: list[str]) -> tuple[Any, list[Any]]:
+        """Returns the program for these inputs, and its arguments."""
         program, special = None, False
         while program is None:
             program = self._attempt(feeds, special)
@@ -102,10 +112,7 @@ class Session:
             arguments = [feeds[n] for n in names if n not in self.fixed]
             if program is not None and not special and not _holds(program[0], program[3], arguments):
                 program, special = None, True
-        function, outputs, run, _ = program
-        results = run([_passed(a, p.annotation) for a, p in zip(arguments, function.params, strict=True)])
-        elements = [_returned(a, r.annotation) for a, r in zip(results, function.results, strict=True)]
-        return [o.take(elements) for o in outputs]
+        return program, arguments
 
 
 def _holds(function: Function, assumed: list[Expr], given: list[Any]) -> bool:
