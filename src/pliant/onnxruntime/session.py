@@ -135,10 +135,11 @@ class InferenceSession:
         try:
             while options is None or not options.terminate:
                 try:
-                    return self._session.run(feeds)
+                    results = self._session.run(feeds)
                 except CancelledError:
-                    if options is None or not options.terminate:
-                        continue
+                    continue
+                if options is None or not options.terminate:  # it may be set while the first run compiles, when nothing can be stopped
+                    return results
             raise Fail("Exiting due to terminate flag being set to true.")
         finally:
             stops.remove(self._stop)
