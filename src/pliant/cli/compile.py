@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import progress
+from . import Usage, progress
 from .model_options import add_dims, add_quantize, read_dims, small_feeds
 from .output_files import check_place
 
@@ -24,12 +24,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant compile`: compiles the model and writes the artifact; returns the exit code."""
+    """Runs `pliant compile`: compiles the model and writes the artifact; returns the exit code.
+
+    Raises Usage if the artifact would replace the model.
+    """
     from ..api import compile, program_of
     from ..target import target as find_target
 
     dims = read_dims(options.dim)
     file = options.output or str(Path(options.model).with_suffix(".pliant"))
+    if Path(file).resolve() == Path(options.model).resolve():
+        raise Usage(f"`{file}` is the model itself", "name another file with -o")
     check_place(file)
     targets = options.target.split(",") if options.target else []
     for name in targets:
