@@ -124,7 +124,7 @@ def feeds(
     )
     if missing:
         raise Usage(f"the value of dim `{next(iter(missing))}` is missing", "give " + " ".join(f"--dim {name}=…" for name in missing))
-    return {name: arrays[name] if name in arrays else _made(sources[name], t, values) for name, t in inputs.items()}
+    return {name: arrays[name] if name in arrays else _made(sources[name], t, values, name) for name, t in inputs.items()}
 
 
 def _is_made(source: str) -> bool:
@@ -139,13 +139,14 @@ def _is_number(dim: Any) -> bool:
     return str(dim).isdigit()
 
 
-def _made(kind: str, t: Any, values: Mapping[str, int]) -> Any:
+def _made(kind: str, t: Any, values: Mapping[str, int], name: str) -> Any:
     """Returns a generated input array: random (seeded), zeros, or one number."""
     import numpy as np
 
     shape = [int(str(d)) if _is_number(d) else values[str(d)] for d in t.shape]
     if kind != "random":
-        return np.full(shape, 0 if kind == "zeros" else float(kind), t.dtype.numpy())
+        value = _cast(np.array(0.0 if kind == "zeros" else float(kind)), t, name, kind)
+        return np.full(shape, value, t.dtype.numpy())
     random = np.random.default_rng(0)
     if t.dtype.is_float:
         return random.standard_normal(shape).astype(t.dtype.numpy())
@@ -168,7 +169,20 @@ def _file(path: str, t: Any, values: Mapping[str, int], name: str) -> Any:
         if name not in array and len(array) != 1:
             raise Usage(f"{path} has no array `{name}`", f"it has {', '.join(array)}")
         array = array[name] if name in array else next(iter(array.values()))
-    return array.astype(t.dtype.numpy()) if array.dtype != t.dtype.numpy() else array
+    return _cast(array, t, name, path)
+
+
+def _cast(array: Any, t: Any, name: str, source: str) -> Any:
+    """Returns an array in the dtype of the input; raises Usage if an integer input cannot hold its values."""
+    import numpy as np
+
+    if array.dtype == t.dtype.numpy():
+        return array
+    with np.errstate(invalid="ignore"):
+        cast = array.astype(t.dtype.numpy())
+    if cast.dtype.kind in "iu" and not np.array_equal(cast, array):
+        raise Usage(f"`{source}` has values that input `{name}` cannot hold: it is {t.dtype}", "write whole numbers in its range")
+    return cast
 
 
 def _loaded(path: str) -> Any:
