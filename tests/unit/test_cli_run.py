@@ -156,3 +156,59 @@ def test_every_run_begins_with_the_state_that_is_given(tmp_path: Path, capsys: p
     assert result.tolist() == [1] * 4 and json.loads(capsys.readouterr().out)["outputs"][0]["max"] == 1
     feeds = {"total": np.zeros(4, np.float32), "by": np.ones(4, np.float32)}
     assert [e.largest for e in pliant.quantization_errors(step, step, feeds)] == [0] and feeds["total"].tolist() == [0] * 4
+
+
+def test_a_model_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.pliant").write_bytes(b"mine")
+    assert main(["compile", "m.pliant"]) == 2
+    assert "`m.pliant` is the model itself" in capsys.readouterr().err and Path("m.pliant").read_bytes() == b"mine"
+
+
+def one_input(tmp_path: Path, kind: str, node: str = "file = Identity(x)") -> str:
+    """A model of one input `x` and the output `file`."""
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({kind}[2] x) => ({kind}[2] file) {{ {node} }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "one.onnx")
+    return str(tmp_path / "one.onnx")
+
+
+def test_values_that_an_input_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, half = one_input(tmp_path, "uint8"), tmp_path / "half.npy"
+    np.save(half, np.array([0.5, 1], np.float32))
+    for source in ("300", "-1", "0.5", "nan", str(half)):
+        assert main(["run", model, "-i", f"x={source}"]) == 2
+        assert "has values that input `x` cannot hold: it is u8" in capsys.readouterr().err
+    np.save(half, np.array([255, 1], np.float32))
+    assert main(["run", model, "-i", f"x={half}", "--repeat", "1"]) == 0
+
+
+def test_an_output_named_as_an_argument_of_numpy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out = one_input(tmp_path, "float"), tmp_path / "out.npz"
+    assert main(["run", model, "-i", "x=3", "-o", str(out), "--repeat", "1"]) == 0
+    assert {name: array.tolist() for name, array in np.load(out).items()} == {"file": [3, 3]}
+
+
+def not_json(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_numbers_that_json_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = one_input(tmp_path, "float", "file = Sqrt(x)")
+    assert main(["run", model, "-i", "x=-1", "--repeat", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out, parse_constant=not_json)["outputs"][0]["max"] is None
+
+
+def test_an_error_that_json_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from pliant.frontends.onnx import compare
+
+    monkeypatch.setattr(compare, "_error", lambda ours, theirs: float("inf"))
+    assert main(["check", one_input(tmp_path, "float", "file = Sqrt(x)"), "--against", "reference", "--interpret", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out, parse_constant=not_json)["nodes"][0]["error"] is None
+
+
+def test_a_program_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = one_input(tmp_path, "float", "file = Sqrt(x)")
+    assert main(["inspect", model, "--show", "program"]) == 0
+    text = capsys.readouterr().out.rstrip()
+    assert main(["inspect", model, "--show", "program", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["program"] == text

@@ -10,14 +10,13 @@ outputs are those that it costs.
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import Usage, choose, progress
 from .model_options import add_dims, batch_dims, feeds, read_dims, read_inputs, single_values
-from .output_files import check_place, written
+from .output_files import check_place, json_text, written
 
 if TYPE_CHECKING:
     from ..frontends.onnx.compare import Row
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             Path(path).write_bytes(single_node(session.model, wrong.value, {**compared.expected, **arrays}).SerializeToString())
     if options.json:
         rows, last = ([{"node": r.node, "op": r.op, "value": r.value, "error": r.error} for r in part] for part in (compared.rows, outputs))
-        print(json.dumps({"against": compared.against, "nodes": rows, "first": None if wrong is None else wrong.value, "compiled": last}))
+        print(json_text({"against": compared.against, "nodes": rows, "first": None if wrong is None else wrong.value, "compiled": last}))
     else:
         print("\n".join([_text(compared, wrong, options), *_compiled(outputs, off)]))
     return 0 if wrong is None and off is None else 1

@@ -56,7 +56,8 @@ def _inspect_onnx(options: argparse.Namespace) -> int:
     if options.show == "program" and not facts["problem"]:
         from ..frontends.onnx import from_onnx
 
-        print(str(from_onnx(options.file)).rstrip())
+        text = str(from_onnx(options.file)).rstrip()
+        print(json.dumps({"file": options.file, "program": text}) if options.json else text)
         return 0
     if options.show == "layers" and not facts["problem"]:
         return _show_modules(options)

@@ -7,11 +7,15 @@ with written("out.npz") as temporary:   # renamed at the end
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import Usage
 from .facts import not_writable
@@ -46,6 +50,29 @@ def written(path: str) -> Iterator[str]:
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def write_npz(path: str, arrays: Mapping[str, Any]) -> None:
+    """Writes arrays of any names to a .npz file; `numpy.savez` takes names such as `file` for its own arguments."""
+    import numpy as np
+
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def json_text(value: Any) -> str:
+    """Returns a value as JSON, with null for numbers that JSON does not have: NaN and infinities."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_finite, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _umask() -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
 from . import Usage, progress
 from .model_options import add_dims, add_quantize, batch_dims, feeds, read_dims, read_inputs, single_values
-from .output_files import check_place, written
+from .output_files import check_place, json_text, write_npz, written
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +32,6 @@ def run(options: argparse.Namespace) -> int:
 
     Raises Usage for wrong options and inputs.
     """
-    import numpy as np
-
     from ..api import compile, program_of
     from ..frontends.onnx import from_onnx
     from ..graph.node import Tensor
@@ -63,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         times.append(time.perf_counter() - start)
     if options.output:
         with written(options.output) as file:
-            np.savez(file, **results)
+            write_npz(file, results)
     symbols = executable.symbols_of(arrays)
     operations = executable.cost(**symbols).operations
     facts = {"outputs": [_facts(n, a) for n, a in results.items()], "seconds": min(times), "operations": operations, "dims": symbols}
@@ -78,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             executable.report(file)
     profile = profile if options.profile else None
     if options.json:
-        print(json.dumps(facts | ({} if profile is None else {"kernels": _kernels(profile)})))
+        print(json_text(facts | ({} if profile is None else {"kernels": _kernels(profile)})))
     else:
         print(_text(facts), *([] if profile is None else [profile]), sep="\n")
     return 0
