@@ -5,13 +5,11 @@ What libraries do runs with `pliant.onnxruntime`, and where it is installed with
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import pickle
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -454,63 +452,3 @@ def test_the_command_says_what_it_takes(tmp_path: Path) -> None:
     for wrong in ([], ["--help-me"], ["nowhere.py"]):
         done = subprocess.run([sys.executable, "-m", "pliant.onnxruntime", *wrong], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 2 and "usage: python -m pliant.onnxruntime" in done.stderr
-
-
-def test_values_of_arrays_that_are_not_contiguous() -> None:
-    wide = np.arange(6, dtype=np.float32).reshape(2, 3)
-    for value in (drop_in.OrtValue.ortvalue_from_numpy(wide.T), drop_in.OrtValue.ortvalue_from_numpy_with_onnx_type(wide.T, 1)):
-        memory = (ctypes.c_float * 6).from_address(value.data_ptr())
-        assert list(memory) == [0, 3, 1, 4, 2, 5]
-
-
-def test_a_dlpack_tensor_that_is_not_contiguous() -> None:
-    value = drop_in.OrtValue.from_dlpack(np.arange(6, dtype=np.float32).reshape(2, 3).T)
-    assert list((ctypes.c_float * 6).from_address(value.data_ptr())) == [0, 3, 1, 4, 2, 5]
-
-
-def test_copies_of_bound_outputs_stay_as_they_are(ort: Any, data: bytes) -> None:
-    session = ort.InferenceSession(data)
-    binding = session.io_binding()
-    binding.bind_cpu_input("x", X)
-    binding.bind_cpu_input("k", K)
-    room = np.zeros(3, np.int32)
-    binding.bind_output("kk", "cpu", 0, np.int32, [3], room.ctypes.data)
-    session.run_with_iobinding(binding)
-    (copied,) = binding.copy_outputs_to_cpu()
-    room[:] = 0
-    assert copied.tolist() == [2, 4, 6]
-
-
-def test_first_runs_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    from pliant.frontends.onnx.importer import Importer
-    from pliant.frontends.onnx.session import Session, interpreted
-
-    text = """<ir_version: 8, opset_import: ["" : 17]>
-    g (float[n] x, int64[1] a, int64[1] b) => (float[m] y) { t = Tile(x, a) y = Tile(t, b) }"""
-    session = Session(onnx.parser.parse_model(text), interpreted)
-    feeds = {"x": np.ones(2, np.float32), "a": np.array([2]), "b": np.array([3])}
-    imported = Importer.run
-
-    def slow(self: Any) -> Any:
-        time.sleep(0.05)  # all threads are here at the same time, unless they wait for each other
-        return imported(self)
-
-    monkeypatch.setattr(Importer, "run", slow)
-    with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(session.run, [feeds] * 3))
-    assert [r[0].shape for r in results] == [(12,)] * 3
-
-
-def test_a_first_run_that_is_told_to_terminate_while_it_compiles(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, options = drop_in.InferenceSession(data), drop_in.RunOptions()
-    run = session._session.run
-
-    def told(feeds: Any) -> Any:
-        options.terminate = True
-        return run(feeds)
-
-    monkeypatch.setattr(session._session, "run", told)
-    with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.Fail, match="terminate"):
-        session.run(None, {"x": X, "k": K}, options)

@@ -23,10 +23,9 @@ _OWN_TYPES = "V"  # numpy's kind of the types of ml_dtypes (bfloat16, float8, in
 class _Tensor:
     """The declaration of a tensor input: its type, and its dims if the model gives them, None for those that vary."""
 
-    def __init__(self, info: Any) -> None:
-        tensor = info.type.tensor_type
+    def __init__(self, name: str, tensor: Any) -> None:
         known = dtype_of(tensor.elem_type)
-        self.name: str = info.name
+        self.name = name
         self.type = None if known is None else np.dtype(known.numpy())
         self.own = known is None or known.bits < 8 or np.dtype(known.numpy()).kind == _OWN_TYPES
         self.dims = list(map(_extent, tensor.shape.dim)) if tensor.HasField("shape") else None
@@ -35,7 +34,19 @@ class _Tensor:
         """Returns the value as an array of the declared type and shape; raises InvalidArgument for one that has others."""
         if self.type is None:
             return value
+        array = self.typed(value)
+        if self.dims == [] and array.shape == (1,):  # applications often pass a scalar as one element
+            array = array.reshape(())
+        self._check_dims(array.shape)
+        return array
+
+    def typed(self, value: Any) -> Any:
+        """Returns the value as an array of the declared type; raises InvalidArgument for one of another type."""
+        if self.type is None:
+            return value
         array = np.asarray(value) if hasattr(value, "__array__") else self._from_list(value)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if array.dtype != self.type and not self.own:
             given = "tensor(string)" if array.dtype.kind in "OUS" else f"tensor({array.dtype})"
             raise InvalidArgument(
@@ -43,7 +54,6 @@ class _Tensor:
                 facts=[f'it is the input "{self.name}"'],
                 help=f"{self.name}.astype(numpy.{self.type})",
             )
-        self._check_dims(array.shape)
         return array
 
     def _from_list(self, value: Any) -> Any:
@@ -64,6 +74,25 @@ class _Tensor:
             raise InvalidArgument(f"Got invalid dimensions for input: {self.name} for the following indices\n{lines}\n{fix}")
 
 
+class _Sequence:
+    """The declaration of an input that is a sequence of tensors."""
+
+    def __init__(self, name: str, tensor: Any) -> None:
+        self._item = _Tensor(name, tensor)
+
+    def array(self, value: Any) -> Any:
+        """Returns the items as arrays of the declared type; raises InvalidArgument for one of another type."""
+        return [self._item.typed(unwrapped(item)) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _declared(info: Any) -> _Tensor | _Sequence | None:
+    """Returns the declaration of an input that is a tensor or a sequence of tensors, None for others."""
+    if info.type.WhichOneof("value") == "tensor_type":
+        return _Tensor(info.name, info.type.tensor_type)
+    item = info.type.sequence_type.elem_type
+    return _Sequence(info.name, item.tensor_type) if item.WhichOneof("value") == "tensor_type" else None
+
+
 def _extent(dim: Any) -> int | None:
     """Returns the size of a dim, None for one that varies: it has no value, or -1."""
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
@@ -81,7 +110,7 @@ class Feeds:
     def __init__(self, infos: Sequence[Any]) -> None:
         self._required = [i.name for i in infos if not node_arg(i).type.startswith("optional")]
         self._names = {i.name for i in infos}
-        self._tensors = {i.name: _Tensor(i) for i in infos if i.type.WhichOneof("value") == "tensor_type"}
+        self._declared = {i.name: declared for i in infos if (declared := _declared(i)) is not None}
 
     def checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs as the model takes them; raises ShapeError for a missing one, InvalidArgument for one that does not fit."""
@@ -93,4 +122,4 @@ class Feeds:
             raise InvalidArgument(f"Invalid input name: {unknown[0]}", facts=[f"the inputs are {', '.join(sorted(self._names))}"])
         values = {name: unwrapped(value) if isinstance(value, OrtValue) else value for name, value in feed.items()}
         values |= {name: None for name in self._names if name not in values}  # optional inputs
-        return {name: self._tensors[name].array(value) if name in self._tensors else value for name, value in values.items()}
+        return {name: self._declared[name].array(value) if name in self._declared else value for name, value in values.items()}
