@@ -16,7 +16,7 @@ from pliant.frontends.onnx.session import Session, interpreted
 
 onnx = pytest.importorskip("onnx", reason="ONNX models need the package onnx")
 
-TEXT = """<ir_version: 8, opset_import: ["" : 17], producer_name: "tests"]>
+TEXT = """<ir_version: 8, opset_import: ["" : 17], producer_name: "tests">
 g (float[n, 4] x, int32[m] k) => (float[n, 4] y, int32[m] kk) {
     two = Constant<value = float {2.0}>()
     a = Mul(x, two)
