@@ -114,7 +114,7 @@ class _Part:
         self.graph, self.written, self.options = graph, written, options
         names = [n.name for n in graph.graph.nodes if n.op == "placeholder"]
         self.weights = [(k, names[k]) for k, s in enumerate(static) if s and k not in written]
-        self.held: list[tuple[Any, int]] = []  # the weights that the program was made with, and their versions
+        self.held: list[tuple[Any, int, int]] = []  # the weights that the program was made with, their versions and places
         self.program: tuple[Executable, tuple[int, ...], tuple[int | None, ...]] | None = None
         self.failed = False
 
@@ -150,10 +150,11 @@ class _Part:
 
     def _written(self, args: Sequence[Any]) -> bool:
         """True if a weight is another tensor than the program was made with, or was written to since."""
-        return any(args[k] is not w or w._version != v for (k, _), (w, v) in zip(self.weights, self.held, strict=True))
+        held = zip(self.weights, self.held, strict=True)
+        return any(args[k] is not w or w._version != v or w.data_ptr() != place for (k, _), (w, v, place) in held)
 
     def _make(self, args: Sequence[Any]) -> None:
-        self.held = [(args[k], args[k]._version) for k, _ in self.weights]
+        self.held = [(args[k], args[k]._version, args[k].data_ptr()) for k, _ in self.weights]
         region = import_region(self.graph, {name: args[k] for k, name in self.weights})
         options = {"threads": torch.get_num_threads(), **self.options}
         self.program = compile_source(Program.of(region.function), **options), region.arguments, region.outputs

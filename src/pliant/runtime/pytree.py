@@ -31,6 +31,8 @@ def checked_description(data: Any) -> Any:
     both = isinstance(top, dict) and [isinstance(c, dict) and c["kind"] for c in top["children"]] == ["tuple", "dict"]
     flags, outputs = data["tensors"], data["outputs"]
     fits = isinstance(flags, list) and len(flags) == inputs and isinstance(outputs, list) and len(outputs) == results
+    fixed = data["fixed"]
+    fits = fits and isinstance(fixed, list) and len(fixed) == inputs and all(isinstance(v, list) and len(v) <= 1 for v in fixed)
     if not both or not fits or not all(isinstance(f, bool) for f in flags):
         raise ValueError("the parts of the description do not fit")
     return data
@@ -66,6 +68,7 @@ def tree_call(call: Callable[..., Any], description: Mapping[str, Any], names: l
     """Returns the function that users call: it takes and returns trees; `call` takes the tensors, whose names are `names`."""
     arguments, tensors, outputs = description["arguments"], description["tensors"], description["outputs"]
     positional, named = arguments["children"]
+    fixed = description["fixed"]
     count = sum(v == "*" for v in outputs)
 
     def run(*args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -74,12 +77,26 @@ def tree_call(call: Callable[..., Any], description: Mapping[str, Any], names: l
         else:
             given = [*_leaves(_fitting(args, kwargs, positional, named), positional, "the arguments")]
             given += _leaves({k: v for k, v in kwargs.items() if k in (named["keys"] or ())}, named, "the arguments")
+            for value, tensor, was in zip(given, tensors, fixed, strict=True):
+                _check_leaf(value, tensor, was)
             flat = [g for g, tensor in zip(given, tensors, strict=True) if tensor]
         results = call(*map(_contiguous, flat), out=out)
         found = iter((results,) if count == 1 else results)
         return _made(description["result"], iter([next(found) if v == "*" else v for v in outputs]))
 
     return run
+
+
+def _check_leaf(value: Any, tensor: bool, was: list[Any]) -> None:
+    """Raises a ShapeError for a leaf that is no tensor where one was, or another value than that of the export, which is in the program."""
+    if tensor and value is None:
+        raise ShapeError("an argument is None where the module was exported with a tensor", where=caller_span())
+    if not tensor and was and not (value is was[0] or (type(value) is type(was[0]) and value == was[0])):
+        raise ShapeError(
+            f"the module was exported with {was[0]!r}, and {value!r} is given",
+            where=caller_span(),
+            help="export it again with the value that you want: it decides what is computed",
+        )
 
 
 def _contiguous(x: Any) -> Any:
@@ -93,7 +110,7 @@ def _contiguous(x: Any) -> Any:
 def _fitting(args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Tree, named: Tree) -> tuple[Any, ...]:
     """Returns the positional arguments; raises a ShapeError unless the call is written as the example of the export was."""
     keys = named["keys"] or []
-    if len(args) != len(positional["children"]) or any(k not in kwargs for k in keys):
+    if len(args) != len(positional["children"]) or set(kwargs) != set(keys):
         wanted = [f"{len(positional['children'])} positional", *(f"`{k}`" for k in keys)]
         raise ShapeError(
             f"the arguments are {', '.join(wanted)}, and {len(args)} positional and {', '.join(kwargs) or 'none by name'} are given",

@@ -183,6 +183,10 @@ class Signature:
         for condition in self.conditions:
             text = f"the module was exported for sizes with {condition}"
             importer.builder.require(condition, text, (), "")
+        taken = [node for node, _ in self.inputs if isinstance(node.meta.get("val"), torch.Tensor)]
+        if self.conditions and taken:  # a match_cast stays with its checks, whatever passes make of other nodes
+            value = importer.values[taken[0]]
+            importer.values[taken[0]] = importer.builder.match_cast(value, value.annotation)
 
     def _weight(self, spec: Any) -> Any:
         target = spec.target

@@ -11,15 +11,21 @@ def calling(signature: Any) -> dict[str, Any]:
 
     spec = signature.program.call_spec
     kinds = [isinstance(node.meta.get("val"), torch.Tensor) for node, _ in signature.inputs]
-    fixed = [None if tensor else getattr(s.arg, "value", None) for tensor, (_, s) in zip(kinds, signature.inputs, strict=True)]
+    fixed = [[] if tensor else _known(s.arg) for tensor, (_, s) in zip(kinds, signature.inputs, strict=True)]
     outputs = [getattr(s.arg, "value", None) if hasattr(s.arg, "value") else "*" for s in signature.program.graph_signature.output_specs]
     return {
         "arguments": described(spec.in_spec),
         "tensors": kinds,
-        "fixed": [v if isinstance(v, bool | int | float | str) else None for v in fixed],
+        "fixed": fixed,
         "result": described(spec.out_spec),
         "outputs": [v if isinstance(v, bool | int | float | str) else None for v in outputs],
     }
+
+
+def _known(arg: Any) -> list[Any]:
+    """Returns the value that a leaf without a tensor had at the export, alone in a list; an empty list if a file cannot hold it."""
+    value = getattr(arg, "value", arg)
+    return [value] if value is None or isinstance(value, bool | int | float | str) else []
 
 
 def described(spec: Any) -> Any:

@@ -102,8 +102,9 @@ def softmax(site: Site, self: Any, dim: int, dtype: Any = None, half_to_float: b
     """Imports softmax and log_softmax, in f32 for 16-bit floats, as torch computes them."""
     of = site.dtype()
     x = site.cast(self, of)
-    if not rank(x):
-        return ops.full((), 0.0 if "log" in site.op else 1.0, of)
+    if not rank(x):  # of one element, which may be NaN
+        zero = ops.sub(x, x)
+        return zero if "log" in site.op else ops.add(zero, 1.0)
     wide = site.cast(x, f32) if of.bits < 32 else x
     result = (ops.log_softmax if "log" in site.op else ops.softmax)(wide, axis=normal(dim, rank(x)))
     if site.op == "aten._safe_softmax":

@@ -31,17 +31,18 @@ def native_layer_norm(site: Site, input: Any, normalized_shape: Any, weight: Any
 
 @rule("aten.rms_norm")
 def rms_norm(site: Site, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    """Imports rms_norm; the default eps is the machine's of the dtype."""
+    """Imports rms_norm, in f32 for 16-bit floats as torch computes it; the default eps is that of the dtype that it computes in."""
     import numpy as np
 
     of = dtype_in(input)
-    small = float(np.finfo(of.numpy()).eps) if eps is None else eps
+    wide = f32 if of.bits < 32 else of
+    small = float(np.finfo(wide.numpy()).eps) if eps is None else eps
     if len(normalized_shape) == 1 and weight is not None and of is f32:
         return ops.rms_norm(input, weight, eps=small)
     axis = list(range(_axis(input, normalized_shape), rank(input)))
-    scale = ops.rsqrt(ops.add(ops.mean(ops.square(input), axis=axis, keepdims=True), small))
-    result = ops.mul(input, scale)
-    return result if weight is None else ops.mul(result, weight)
+    x = site.cast(input, wide)
+    result = ops.mul(x, ops.rsqrt(ops.add(ops.mean(ops.square(x), axis=axis, keepdims=True), small)))
+    return site.cast(result if weight is None else ops.mul(result, site.cast(weight, wide)), site.dtype())
 
 
 @rule("aten.group_norm")

@@ -75,15 +75,21 @@ def arg(site: Site, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
 def logical(site: Site, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Imports any and all; numbers are true if they are not 0."""
     x = site.cast(self, bool_)
-    result = _LOGICAL[site.op](x, axis=axes(dim, rank(x)), keepdims=keepdim) if rank(x) else x
+    nothing = isinstance(dim, list | tuple) and not dim  # an empty list of dims: of any and all, unlike of sum, it means none
+    result = _LOGICAL[site.op](x, axis=axes(dim, rank(x)), keepdims=keepdim) if rank(x) and not nothing else x
     return site.cast(result, site.dtype())
 
 
 @rule("aten.linalg_vector_norm")
 def vector_norm(site: Site, self: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Imports the norm of vectors, of any order."""
-    of = site.dtype()
-    x = ops.abs(site.cast(self, of))
+    result = site.dtype()
+    of = f32 if result.bits < 32 else result  # powers of 16-bit floats overflow
+    return site.cast(_norm(ops.abs(site.cast(self, of)), ord, dim, keepdim, of), result)
+
+
+def _norm(x: Any, ord: Any, dim: Any, keepdim: bool, of: Any) -> Any:
+    """Returns the norm of absolute values of a dtype, of any order."""
     if not rank(x):
         return x if ord != 0 else ops.cast(ops.not_equal(x, 0.0), of)
     named = {"axis": axes(dim, rank(x)), "keepdims": keepdim}
@@ -102,6 +108,8 @@ def vector_norm(site: Site, self: Any, ord: Any = 2, dim: Any = None, keepdim: b
 def variance(site: Site, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True) -> Any:
     """Imports var and std, alone or with the mean."""
     less = (1 if unbiased else 0) if correction is None else correction
+    if less != int(less):
+        raise site.unsupported("a correction that is no whole number is not supported")
     named = {"axis": axes(dim, rank(self)), "keepdims": keepdim}
     make = ops.var if "var" in site.op else ops.std
     result = make(self, correction=int(less), **named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....sym.expr import Expr, Max, Min
+from ....sym.expr import Expr, Lt, Max, Min, Select, const
 from ..emit import ops
 from ..registry import rule
 from ..site import Site, dtype_in, normal, rank, shape
@@ -50,11 +50,18 @@ def unsqueeze(site: Site, self: Any, dim: int) -> Any:
 
 @rule("aten.squeeze")
 def squeeze(site: Site, self: Any, dim: Any = None) -> Any:
-    """Imports squeeze: dims that torch knows to be 1 go."""
+    """Imports squeeze: dims that are known to be 1 go. One that may be 1 at run time stays, and the contract says that it is more."""
     n = rank(self)
     wanted = range(n) if dim is None else [normal(a, n) for a in (dim if isinstance(dim, list | tuple) else [dim])]
+    gone = [a for a in wanted if a < n and not isinstance(shape(self)[a], Expr) and shape(self)[a] == 1]
     fake = site.fakes["self"].shape
-    gone = [a for a in wanted if a < n and not isinstance(shape(self)[a], Expr) and int(fake[a]) == 1]
+    if any(type(fake[a]) is int and fake[a] == 1 and a not in gone for a in wanted if a < n):
+        raise site.unsupported("a dim that torch knows to be 1 is not known to be 1 here")
+    open_ = [shape(self)[a] for a in wanted if a < n and isinstance(shape(self)[a], Expr)]
+    for size in open_:
+        site.importer.builder.require(Lt(const(1), wide(size)), "a squeezed dim is more than 1, as it was at the export", (), "")
+    if open_:
+        self = site.importer.builder.match_cast(self, self.annotation)
     return ops.squeeze(self, gone) if gone else self
 
 
@@ -90,7 +97,10 @@ def bound(value: Any, extent: Any, default: Any) -> Any:
         return plain(Max(wide(0), wide(extent) + value))
     if isinstance(value, int) and value == 0:
         return 0
-    return plain(Max(wide(0), Min(wide(value), wide(extent))))
+    at, n = wide(value), wide(extent)
+    if isinstance(value, Expr):  # a size computed by the model: its sign may be known only when the program runs
+        at = Select(Lt(at, wide(0)), at + n, at)
+    return plain(Max(wide(0), Min(at, n)))
 
 
 @rule("aten.slice")
@@ -300,6 +310,9 @@ def diagonal(site: Site, self: Any, offset: int = 0, dim1: int = 0, dim2: int = 
 @rule("aten.as_strided")
 def as_strided(site: Site, self: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     """Imports as_strided of a contiguous tensor, as a gather of its elements."""
+    fake = site.fakes["self"]
+    if not fake.is_contiguous() or fake.storage_offset() != 0:  # strides count elements of the storage, which is not here
+        raise site.unsupported("as_strided of a tensor that is itself strided is not supported")
     flat = ops.reshape(self, (-1,))
     places: Any = ops.full((1,) * max(len(size), 1), int(storage_offset or 0), "i64")
     for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
