@@ -111,4 +111,5 @@ def test_checked_and_unchecked_are_different_entries_of_the_cache(tmp_path: Path
         assert pliant.compile(quotient)(x, y)[0] == 2  # what is divided by zero is defined there
         with pytest.raises(pliant.Error, match="divides by zero"):
             pliant.compile(quotient, checked=True)(x, y)
-    assert len(list(tmp_path.rglob("*.code"))) == 2
+    programs = [file for file in tmp_path.rglob("*.code") if not file.read_bytes()[56:].startswith(b"kernel\n")]  # a head, then the key
+    assert len(programs) == 2
