@@ -486,10 +486,13 @@ def test_every_public_name_is_what_it_says_after_everything_is_imported() -> Non
 
     for module in pkgutil.walk_packages(pliant.__path__, "pliant."):
         if module.name != "pliant.__main__":
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as missing:  # an extra of PyTorch's users
+                assert missing.name == "torch", module.name
     for name in pliant.__all__:
         found = getattr(pliant, name)
-        assert name in ("nn", "ops") or not isinstance(found, types.ModuleType), name
+        assert name in ("nn", "ops", "tune") or not isinstance(found, types.ModuleType), name
 
 
 def test_the_table_of_lazy_names_has_the_words_that_the_type_checker_sees() -> None:

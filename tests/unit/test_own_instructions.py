@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -160,7 +159,7 @@ def test_code_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def key() -> bytes:
         with monkeypatch.context() as m, pytest.raises(Asked) as asked:
-            m.setattr("pliant.pipeline.code_cache", SimpleNamespace(get=get))
+            m.setattr("pliant.runtime.code_cache.get", get)
             compile_program(program)
         return bytes(asked.value.args[0])
 
