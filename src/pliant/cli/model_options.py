@@ -186,7 +186,10 @@ def _cast(array: Any, t: Any, name: str, source: str) -> Any:
 
 
 def _loaded(path: str) -> Any:
-    """Returns the array of a .npy file, or the arrays of a .npz file by name; raises Usage or ModelFileError if it cannot be read."""
+    """Returns the array of a .npy file, or the arrays of a .npz file by name.
+
+    Raises Usage if there is no such file, ModelFileError if it cannot be read.
+    """
     import zipfile
 
     import numpy as np

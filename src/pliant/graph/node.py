@@ -193,7 +193,10 @@ class Callee:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Node:
-    """Base class of the nodes of a graph program: a node defines the values `outs`."""
+    """Base class of the nodes of a graph program: a node checks the conditions `requires` at run time, and defines the values `outs`.
+
+    A pass that replaces a node has to keep its `requires` and `origin`.
+    """
 
     outs: tuple[Value, ...]
     requires: tuple[Require, ...] = ()

@@ -354,7 +354,10 @@ class Values:
         return f"({', '.join(starts)},), ({shown},)"
 
     def affine(self, e: Expr) -> tuple[str, dict[int, str]] | None:
-        """`e` as its value at the first lane and its steps along the lane axes; None if it is not affine."""
+        """`e` as two parts, both source text: its value at the first lane of the chunk, and by position of a lane axis the step along it.
+
+        None if it is not affine in the lanes.
+        """
         if isinstance(e, Var):
             if e in self.axes:
                 position, first = self.axes[e]

@@ -51,9 +51,11 @@ class ChatTemplate:
         now: datetime.datetime | None = None,
         **settings: Any,
     ) -> str:
-        """Renders a conversation; `add_generation_prompt` ends it where the model's answer begins; `settings` are passed to the template.
+        """Renders a conversation; `add_generation_prompt` ends it where the model's answer begins.
 
-        Raises Error if the template refuses the conversation, ModelFileError if the template fails or exceeds its limits.
+        `tools` are the functions that the model may call, `now` is the time that the template may write (by default that of the call), and
+        `settings` are passed to the template as further variables. Raises Error if the template refuses the conversation or something is
+        not plain data, ModelFileError if the template fails or exceeds its limits.
         """
         variables = _plain({**settings, "messages": list(messages), "tools": None if tools is None else list(tools)})
         variables |= {"add_generation_prompt": bool(add_generation_prompt), "strftime_now": _clock(now), "documents": None, **self.tokens}

@@ -194,7 +194,10 @@ class StmtParser(ScopedParser):
         return steps
 
     def alloc(self, node: ast.Assign, target: ast.Name, call: ast.Call) -> Stmt:
-        """Parses `t = alloc((n, 16), f32, scope="stack")`, and binds the name; the default scope is the workspace."""
+        """Parses `t = alloc((n, 16), f32, scope="stack", strides=(32, 1))`, and binds the name.
+
+        The scope is "workspace" (the default), "stack" or "register". Without strides the buffer is row-major contiguous.
+        """
         keywords = self.arguments(call, 2, ("scope", "strides"))
         shape = self.shape(call.args[0])
         scope = self.text(keywords["scope"], "scope", SCOPES[1:]) if "scope" in keywords else "workspace"

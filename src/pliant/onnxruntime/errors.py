@@ -80,7 +80,7 @@ class NotImplemented(_Status, UnsupportedError):
 
 
 class InvalidGraph(_Status, ModelFileError):
-    """Raised for a model that violates the rules of ONNX."""
+    """Raised by a session for a model that violates the rules of ONNX, in place of the ModelFileError or ShapeError of the importer."""
 
     code, status = 10, "INVALID_GRAPH"
 

@@ -217,7 +217,10 @@ class IOBinding:
         self._inputs[self._known(name, self._session.get_inputs())] = arr_on_cpu
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int) -> None:
-        """Binds an input to memory at an address."""
+        """Binds an input to memory at an address, of this numpy or ONNX type and this shape; the memory stays the caller's.
+
+        Raises NotImplemented for a device other than "cpu", and RuntimeError for a name that no input has.
+        """
         OrtDevice.make(device_type, device_id)
         self.bind_cpu_input(name, _at_address(buffer_ptr, element_type, shape))
 

@@ -88,7 +88,7 @@ class Plan(ctypes.Structure):
 
 
 class Range(ctypes.Structure):
-    """Addresses `begin` <= a < `end` that an argument or an output occupies; empty for a number."""
+    """A record for native code: the addresses `begin` <= a < `end` that one argument or output occupies; empty for a number."""
 
     _fields_ = _words("begin", "end")
 

@@ -221,7 +221,9 @@ class Tuner:
     def _check_winner(self, s: TaskState) -> bool:
         """Measures the best candidate again, for longer, and keeps it as a record if it wins.
 
-        Returns True if it was refused; then what it really takes is kept, and another one may be the best.
+        Returns True if it was refused: it fails, or wins no longer. Then that is kept as its outcome, and another one may be the best.
+        Returns False if it is a record now or no better than the record, and without a measurement if it gains nothing, is the record, or
+        was measured so before.
         """
         vector, ratio = s.best()
         text = vector_text(vector)

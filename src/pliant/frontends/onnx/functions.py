@@ -26,7 +26,10 @@ _MADE = {
 
 
 def body_of(domain: str, op: str, version: int) -> bool:
-    """True if the standard defines the operator as a function of other operators."""
+    """True if the standard defines the operator as a function of other operators, and `expanded` may use it.
+
+    That is so for each body that is fixed, but of those that depend on attributes and types only for the operators in `_MADE`.
+    """
     schema = schema_of(op, version, domain)
     return schema is not None and (schema.has_function or (schema.has_context_dependent_function and op in _MADE))
 

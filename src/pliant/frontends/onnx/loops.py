@@ -84,7 +84,11 @@ class Loop:
         return at
 
     def finish(self, condition: Callable[[list[Value]], Value]) -> tuple[Value, ...]:
-        """Ends the body and emits the loop, which runs while `condition` of the carried values holds; returns their final values."""
+        """Ends the body and emits the loop, which runs while `condition(values)` holds; returns the final values.
+
+        The values are the loop-carried ones, the iteration number first; one that was not set stays as it is. Raises a ShapeError if the
+        annotation of one changes.
+        """
         params = self.builder._frames[-1].params
         final = [_kept(self, p, r) for p, r in zip(params, self.results, strict=True)]
         body, _ = self.importer.close(final)
@@ -95,9 +99,9 @@ class Loop:
 
 
 def _kept(loop: Loop, param: Value, result: Value | None) -> Value:
-    """Returns the next value of a loop-carried value with the same annotation, by a match_cast if only run time can decide.
+    """Returns `result`, the next value of the loop-carried value `param`, with the same annotation; `param` itself if `result` is None.
 
-    Raises a ShapeError if the annotation changes.
+    Makes a match_cast if only run time can decide whether the annotation stays. Raises a ShapeError if it changes.
     """
     if result is None:
         return param

@@ -84,13 +84,16 @@ def _reference(fn: Callable[..., Any]) -> Callable[..., list[Array]]:
 
 @operator(deduce=_deduce, reference=_reference(np.var), stages=_stages(False), attrs=VarAttrs)
 def var(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
-    """The variance along `axis`: the sum of squared differences from the mean, divided by the number of elements minus `correction`."""
+    """The variance of floats along `axis` (an integer, several, or None for all); with `keepdims` these axes stay as dims of 1.
+
+    It is the sum of squared differences from the mean, divided by the number of elements minus `correction` (by default 1).
+    """
     return _moment(op, x, axis, keepdims, correction)
 
 
 @operator(deduce=_deduce, reference=_reference(np.std), stages=_stages(True), attrs=VarAttrs)
 def std(op: OpCall, x: T, axis: Any = None, keepdims: bool = False, correction: int = 1) -> T:
-    """The standard deviation along `axis`: the square root of the variance."""
+    """The standard deviation of floats along `axis`: the square root of `var` with the same `axis`, `keepdims` and `correction`."""
     return _moment(op, x, axis, keepdims, correction)
 
 

@@ -77,7 +77,10 @@ class WindowAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The geometry of the windows of a convolution or pool: kernel, stride, padding and dilation for each spatial dim."""
+    """The geometry of the windows of a convolution or pool: for each spatial dim kernel, stride, padding (before, after) and dilation.
+
+    With `ceil_mode` a last window that begins inside and ends outside counts, too.
+    """
 
     kernel: tuple[Expr, ...]
     stride: tuple[int, ...]

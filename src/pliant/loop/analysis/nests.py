@@ -250,7 +250,10 @@ def _accesses(block: Block) -> Iterator[Access]:
 
 @remembered(maxsize=16)
 def _users(root: Stmt) -> tuple[dict[Buffer, list[Block]], dict[Buffer, list[Block]]]:
-    """Returns for each buffer the blocks that read it, and the blocks that write it, in order of execution."""
+    """Returns for each buffer the blocks that read it, and the blocks that write it, in order of execution.
+
+    The read of its own target that a reduction implies does not count. A call reads and writes each buffer that is passed to it.
+    """
     reading: dict[Buffer, dict[Block, None]] = {}
     writing: dict[Buffer, dict[Block, None]] = {}
     for b in blocks(root):
