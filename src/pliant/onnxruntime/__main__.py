@@ -16,7 +16,11 @@ USAGE = "usage: python -m pliant.onnxruntime (app.py | -m module) [its arguments
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the application that the arguments name; returns 2 if they name none."""
+    """Runs the application that the arguments name, with `onnxruntime` replaced by Pliant; returns 0 when it ends.
+
+    It sees its own arguments and runs as `__main__`. Without an application, or if its file is not there, it prints the usage and returns
+    2.
+    """
     module = arguments[:1] == ["-m"]
     rest = arguments[1:] if module else arguments
     if not rest or (not module and rest[0].startswith("-")):

@@ -6,13 +6,13 @@ import enum
 
 
 class _Named(enum.IntEnum):
-    """The base of the enumerations: equal to their numbers, shown by name."""
+    """The base of the enumerations: members are integers, shown by name (`ExecutionMode.ORT_PARALLEL`)."""
 
     __str__ = enum.Enum.__str__
 
 
 class GraphOptimizationLevel(_Named):
-    """The levels of optimization: every program is optimized in full."""
+    """An enumeration of the levels of optimization; without effect, because every program is optimized in full."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -22,14 +22,14 @@ class GraphOptimizationLevel(_Named):
 
 
 class ExecutionMode(_Named):
-    """The modes of execution: kernels run in sequence, each with all threads."""
+    """An enumeration of the modes of execution; without effect: kernels run in sequence, each with all threads."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(_Named):
-    """The orders of nodes: the compiler chooses the order."""
+    """An enumeration of the orders of nodes; without effect, because the compiler chooses the order."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -37,7 +37,7 @@ class ExecutionOrder(_Named):
 
 
 class OrtAllocatorType(_Named):
-    """The kinds of allocators."""
+    """An enumeration of the kinds of allocators, without effect."""
 
     INVALID = -1
     ORT_DEVICE_ALLOCATOR = 0
@@ -45,7 +45,7 @@ class OrtAllocatorType(_Named):
 
 
 class OrtMemType(_Named):
-    """The kinds of memory."""
+    """An enumeration of the kinds of memory, without effect."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -54,7 +54,7 @@ class OrtMemType(_Named):
 
 
 class OrtDeviceMemoryType(_Named):
-    """The kinds of a device's memory."""
+    """An enumeration of the kinds of a device's memory, without effect."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5

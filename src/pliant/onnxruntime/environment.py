@@ -14,27 +14,27 @@ PROVIDERS = ["CPUExecutionProvider"]
 
 
 def get_available_providers() -> list[str]:
-    """Returns the execution providers: only the CPU."""
+    """Returns the names of the execution providers: only "CPUExecutionProvider"."""
     return list(PROVIDERS)
 
 
 def get_all_providers() -> list[str]:
-    """Returns all execution providers that can be named: only the CPU."""
+    """Returns the names of all execution providers that can be named: only "CPUExecutionProvider"."""
     return list(PROVIDERS)
 
 
 def get_device() -> str:
-    """Returns the device: the CPU."""
+    """Returns the name of the device: "CPU"."""
     return "CPU"
 
 
 def get_version_string() -> str:
-    """Returns the version of onnxruntime whose API this is."""
+    """Returns the version of onnxruntime whose API this is, not that of Pliant."""
     return API_VERSION
 
 
 def get_build_info() -> str:
-    """Returns a sentence that says what this is."""
+    """Returns a sentence with the version of Pliant and that of onnxruntime whose API this is."""
     return f"Pliant {pliant_version}, with the API of onnxruntime {API_VERSION}"
 
 

@@ -18,7 +18,7 @@ from ..support.errors import CancelledError, Error, ModelFileError, ShapeError, 
 
 
 class _Status(Error):
-    """The base of errors with a status code: the message begins with the code and its name."""
+    """The base of errors with a status code: the message begins `[ONNXRuntimeError] : `, then the code and the name of the status."""
 
     code: ClassVar[int] = 1
     status: ClassVar[str] = "FAIL"
@@ -28,17 +28,17 @@ class _Status(Error):
 
 
 class Fail(_Status):
-    """Raised when a run fails, e.g. because it was told to terminate."""
+    """Raised when a run was told to terminate, and when an array is asked of a value that is no tensor."""
 
 
 class InvalidArgument(_Status, ShapeError):
-    """Raised for an input of another name, type or shape than the model's."""
+    """Raised for a name that the model does not have, and for a value whose type or shape does not fit; it is a ShapeError, too."""
 
     code, status = 2, "INVALID_ARGUMENT"
 
 
 class NoSuchFile(_Status, ModelFileError, builtins.FileNotFoundError):
-    """Raised for a model file that is not there."""
+    """Raised for a model file that is not there; it is a FileNotFoundError, too."""
 
     code, status = 3, "NO_SUCHFILE"
 
@@ -56,13 +56,13 @@ class EngineError(_Status):
 
 
 class RuntimeException(_Status, RuntimeError):
-    """Raised when a run fails in a kernel, e.g. for an index that is out of bounds."""
+    """Raised by onnxruntime when a run fails in a kernel; never raised here, where such failures have other classes."""
 
     code, status = 6, "RUNTIME_EXCEPTION"
 
 
 class InvalidProtobuf(_Status, ModelFileError):
-    """Raised for a file that is no ONNX model."""
+    """Raised for a file, or bytes, that cannot be read as an ONNX model."""
 
     code, status = 7, "INVALID_PROTOBUF"
 
@@ -74,7 +74,7 @@ class ModelLoaded(_Status):
 
 
 class NotImplemented(_Status, UnsupportedError):
-    """Raised for an operator or a feature that Pliant does not have."""
+    """Raised for an operator or a feature that Pliant does not have; it is an UnsupportedError, too, and not Python's constant."""
 
     code, status = 9, "NOT_IMPLEMENTED"
 
@@ -130,7 +130,11 @@ _RUNNING: tuple[tuple[type[Error], type[Error]], ...] = (
 
 @contextmanager
 def translated(loading: bool = False) -> Iterator[None]:
-    """Raises errors of Pliant as those of onnxruntime; others, and those of a class that has no counterpart, pass."""
+    """Context manager that raises errors of Pliant as those of onnxruntime; others, and those of a class without a counterpart, pass.
+
+    UnsupportedError becomes NotImplemented, and ModelFileError InvalidGraph. ShapeError becomes InvalidGraph while a model is loaded
+    (`loading`), else InvalidArgument.
+    """
     try:
         yield
     except _Status:

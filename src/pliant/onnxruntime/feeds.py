@@ -31,7 +31,10 @@ class _Tensor:
         self.dims = list(map(_extent, tensor.shape.dim)) if tensor.HasField("shape") else None
 
     def array(self, value: Any) -> Any:
-        """Returns the value as an array of the declared type and shape; raises InvalidArgument for one that has others."""
+        """Returns the value as an array of the declared type and shape; raises InvalidArgument for one that has others.
+
+        One element in one dim is taken as a scalar where that is declared. A value whose declared type arrays do not have passes unchanged.
+        """
         if self.type is None:
             return value
         array = self.typed(value)
@@ -41,7 +44,11 @@ class _Tensor:
         return array
 
     def typed(self, value: Any) -> Any:
-        """Returns the value as an array of the declared type; raises InvalidArgument for one of another type."""
+        """Returns the value as an array of the declared type; raises InvalidArgument for an array of another type.
+
+        Lists and numbers are converted. Arrays are not, except for their byte order; those for bfloat16, float8 and sub-byte types are not
+        checked, because they may come as bits.
+        """
         if self.type is None:
             return value
         array = np.asarray(value) if hasattr(value, "__array__") else self._from_list(value)
@@ -57,12 +64,14 @@ class _Tensor:
         return array
 
     def _from_list(self, value: Any) -> Any:
+        """Returns lists and numbers as an array of the declared type; raises InvalidArgument if they are none."""
         try:
             return np.asarray(value, self.type)
         except (TypeError, ValueError, OverflowError) as problem:
             raise InvalidArgument(f'input "{self.name}" is no tensor of {self.type}', facts=[str(problem)]) from None
 
     def _check_dims(self, shape: Sequence[int]) -> None:
+        """Raises InvalidArgument, with onnxruntime's text, for another rank than the declared one or another size of a fixed dim."""
         if self.dims is None:
             return
         fix = " Please fix either the inputs/outputs or the model."
@@ -81,7 +90,10 @@ class _Sequence:
         self._item = _Tensor(name, tensor)
 
     def array(self, value: Any) -> Any:
-        """Returns the items as arrays of the declared type; raises InvalidArgument for one of another type."""
+        """Returns the items of a list or tuple as arrays of the declared type; raises InvalidArgument for one of another type.
+
+        Their shapes are not checked. Anything but a list or tuple passes unchanged.
+        """
         return [self._item.typed(unwrapped(item)) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -99,13 +111,14 @@ def _extent(dim: Any) -> int | None:
 
 
 def _schema(of: Any, otherwise: str) -> str:
+    """Returns a numpy type as ONNX writes it, `tensor(float)`; `otherwise` for texts, objects, times and complex numbers."""
     from ..dtype import dtype
 
     return otherwise if of.kind in "OUSmM" or of.kind == "c" else schema_name(dtype(of))
 
 
 class Feeds:
-    """The inputs that a model declares."""
+    """The inputs that a model declares, made from their ValueInfoProtos; checks what an application passes for them."""
 
     def __init__(self, infos: Sequence[Any]) -> None:
         self._required = [i.name for i in infos if not node_arg(i).type.startswith("optional")]
@@ -113,7 +126,10 @@ class Feeds:
         self._declared = {i.name: declared for i in infos if (declared := _declared(i)) is not None}
 
     def checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the inputs as the model takes them; raises ShapeError for a missing one, InvalidArgument for one that does not fit."""
+        """Returns the inputs as the model takes them, by name; an optional input that is not given is None.
+
+        Raises ShapeError for a missing input, InvalidArgument for an unknown name and for a value that does not fit.
+        """
         missing = [n for n in self._required if n not in feed]
         if missing:
             raise ShapeError(f"Required inputs ({missing}) are missing from input feed ({list(feed)}).")

@@ -9,7 +9,7 @@ _MODULES = ("", ".capi", ".capi._pybind_state", ".capi.onnxruntime_pybind11_stat
 
 
 def install() -> None:
-    """Makes `import onnxruntime` give `pliant.onnxruntime`; what has imported onnxruntime already keeps what it has."""
+    """Makes `import onnxruntime` give `pliant.onnxruntime` in this process; what has imported onnxruntime already keeps what it has."""
     own = __name__.rpartition(".")[0]
     for name in [m for m in sys.modules if m.partition(".")[0] == "onnxruntime"]:
         del sys.modules[name]

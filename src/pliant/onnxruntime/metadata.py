@@ -9,7 +9,7 @@ from ..frontends.onnx.reader import load_onnx
 
 
 class NodeArg:
-    """A record of an input or output of a model: its name, type, and shape, with symbolic dims as names."""
+    """A record of an input or output of a model: its name, its type as text, and its shape of sizes, names, and None for unknown dims."""
 
     def __init__(self, name: str, type: str, shape: list[Any]) -> None:
         self.name, self.type, self.shape = name, type, shape
@@ -19,7 +19,7 @@ class NodeArg:
 
 
 class ModelMetadata:
-    """A record of the facts that a model file has about itself."""
+    """A record of what a model file says about itself: producer, domain, descriptions, version, names, and entries by key."""
 
     def __init__(self, proto: Any) -> None:
         self.producer_name: str = proto.producer_name
@@ -32,12 +32,15 @@ class ModelMetadata:
 
 
 def node_arg(info: Any) -> NodeArg:
-    """Returns the record of an input or output."""
+    """Returns the record of an input or output from its ValueInfoProto; the shape is empty for what is no tensor."""
     return NodeArg(info.name, _type_text(info.type), [_dim(d) for d in info.type.tensor_type.shape.dim])
 
 
 def _dim(dim: Any) -> int | str | None:
-    """Returns a dim as applications see it: some exporters write -1 for one that they do not know."""
+    """Returns a dim as applications see it: its size, its name, or None.
+
+    None is a dim without size and name, and a negative size, which some exporters write for one that they do not know.
+    """
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None
     return dim.dim_param or None
@@ -59,7 +62,7 @@ def _type_text(of: Any) -> str:
 
 
 def output_infos(proto: Any) -> list[Any]:
-    """Returns the outputs of a model; types that the file leaves open are inferred."""
+    """Returns the ValueInfoProtos of a model's outputs; types that the file leaves open are inferred, or stay open if that fails."""
     outputs = list(proto.graph.output)
     if all(o.type.WhichOneof("value") for o in outputs):
         return outputs

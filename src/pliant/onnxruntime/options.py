@@ -21,7 +21,10 @@ START_FAST = "pliant.start_fast"  # a setting of ours: "1" or "0"
 
 
 class _Fields:
-    """The base of option objects: an attribute has a default, a type that is checked, and no other name can be set."""
+    """The base of option objects: an attribute has a default, a type that is checked, and no other name can be set.
+
+    Besides, settings have texts as keys and values.
+    """
 
     _defaults: ClassVar[dict[str, Any]]
     _effective: ClassVar[frozenset[str]]
@@ -32,11 +35,13 @@ class _Fields:
         object.__setattr__(self, "_config", {})
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a field; raises AttributeError for a name that is none, TypeError for a value of another type than the default."""
         if name not in self._defaults:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         object.__setattr__(self, name, _of_type(type(self._defaults[name]), value, f"{type(self).__name__}.{name}"))
 
     def _get_entry(self, key: str) -> str:
+        """Returns the setting under a key; raises RuntimeError if it was not set."""
         config: dict[str, str] = self.__dict__["_config"]
         if key not in config:
             raise RuntimeError(f"{type(self).__name__} does not have configuration with key: {key}")
@@ -49,7 +54,10 @@ class _Fields:
 
 
 def _of_type(kind: type, value: Any, what: str) -> Any:
-    """Returns the value as the kind of its field; raises TypeError for a value of another type."""
+    """Returns the value as the type of its field; raises TypeError for a value of another type.
+
+    A bool is no int; numpy's bools and integers, and paths for texts, are converted.
+    """
     import numpy as np
 
     if kind is bool and isinstance(value, bool | np.bool_):
@@ -67,9 +75,10 @@ def _of_type(kind: type, value: Any, what: str) -> Any:
 
 
 class SessionOptions(_Fields):
-    """The options of a session.
+    """The options of a session; all of onnxruntime's fields can be set, some have an effect.
 
-    The number of threads, profiling, the log level, fixed dims and replaced initializers have an effect; the rest is accepted.
+    These are the number of threads, profiling, the log level, fixed dims, replaced initializers, and two settings: the folder of external
+    data, and `pliant.start_fast`. The rest is accepted.
     """
 
     enable_cpu_mem_arena: bool
@@ -118,12 +127,12 @@ class SessionOptions(_Fields):
 
     @property
     def fixed_dims(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The dims that were given values, by their names and by their denotations."""
+        """The values that were given to dims: a dict by their names, and one by their denotations."""
         return self.__dict__["_dims_by_name"], self.__dict__["_dims_by_denotation"]
 
     @property
     def initializers(self) -> dict[str, Any]:
-        """The arrays that replace initializers of the model, by name."""
+        """The arrays that replace initializers of the model, by name; the dict itself, not a copy."""
         return self.__dict__["_initializers"]  # type: ignore[no-any-return]
 
     @property
@@ -137,7 +146,7 @@ class SessionOptions(_Fields):
         return self.__dict__["_config"].get(EXTERNAL_FOLDER)  # type: ignore[no-any-return]
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Sets a setting of the session by its key."""
+        """Sets a setting of the session by its key; raises TypeError unless both are texts."""
         self.__dict__["_config"][_of_type(str, key, "key")] = _of_type(str, value, "value")
 
     def get_session_config_entry(self, key: str) -> str:
@@ -145,26 +154,26 @@ class SessionOptions(_Fields):
         return self._get_entry(key)
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
-        """Fixes the dims of the model's inputs that have this name."""
+        """Gives the dims of the model's inputs that have this name a fixed value, in sessions made with these options."""
         self.fixed_dims[0][_of_type(str, name, "name")] = _of_type(int, value, "value")
 
     def add_free_dimension_override_by_denotation(self, denotation: str, value: int) -> None:
-        """Fixes the dims of the model's inputs that have this denotation."""
+        """Gives the dims of the model's inputs that have this denotation a fixed value, in sessions made with these options."""
         self.fixed_dims[1][_of_type(str, denotation, "denotation")] = _of_type(int, value, "value")
 
     def add_initializer(self, name: str, value: Any) -> None:
-        """Replaces an initializer of the model by an OrtValue."""
+        """Replaces an initializer of the model by an OrtValue or an array; a session raises InvalidArgument for an unknown name."""
         self.add_external_initializers([name], [value])
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """Replaces initializers of the model by OrtValues; raises ValueError for lists of different lengths."""
+        """Replaces initializers of the model by OrtValues or arrays; raises ValueError for lists of different lengths."""
         if len(names) != len(values):
             raise ValueError(f"there are {len(names)} names of initializers and {len(values)} values")
         for name, value in zip(names, values, strict=True):
             self.initializers[name] = value.numpy() if isinstance(value, OrtValue) else value
 
     def add_provider(self, name: str, options: Any) -> None:
-        """Accepts the CPU's execution provider; raises NotImplemented for others."""
+        """Accepts "CPUExecutionProvider", and ignores its options; raises NotImplemented for others."""
         if name != "CPUExecutionProvider":
             raise NotSupported(f"there is no execution provider {name}", help='there is "CPUExecutionProvider"')
 
@@ -181,7 +190,10 @@ class SessionOptions(_Fields):
 
 
 class RunOptions(_Fields):
-    """The options of a run: `terminate` stops the runs that have these options; the rest is accepted."""
+    """The options of a run; only `terminate` has an effect.
+
+    Setting it to True stops the runs that have these options now, and later ones with them: they raise Fail.
+    """
 
     log_severity_level: int
     log_verbosity_level: int
@@ -203,6 +215,7 @@ class RunOptions(_Fields):
         self.__dict__["stops"] = []  # functions that stop the runs which have these options now
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a field, as `_Fields` does; True for `terminate` stops the runs that have these options now."""
         super().__setattr__(name, value)
         if name == "terminate" and self.terminate:
             stops: list[Callable[[], object]] = self.__dict__["stops"]
@@ -210,7 +223,7 @@ class RunOptions(_Fields):
                 stop()
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Sets a setting of the run by its key."""
+        """Sets a setting of the run by its key; it has no effect. Raises TypeError unless both are texts."""
         self.__dict__["_config"][_of_type(str, key, "key")] = _of_type(str, value, "value")
 
     def get_run_config_entry(self, key: str) -> str:

@@ -15,7 +15,7 @@ MOST_LAUNCHES = 1_000_000  # a limit on memory, as onnxruntime has one; later ru
 
 
 class Profiler:
-    """The recorded runs of a session."""
+    """The recorded runs of a session; runs after about a million launches of kernels are no longer recorded."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -24,7 +24,7 @@ class Profiler:
         self.start = time.perf_counter_ns()
 
     def run(self, executable: Executable, arguments: list[Any]) -> list[Any]:
-        """Runs a program and records it; returns its results."""
+        """Runs a program with timers around its kernels, and keeps the record unless there are too many; returns its results."""
         results, recording = record_run(executable, arguments)
         if self._launches < MOST_LAUNCHES:
             self._runs.append((executable, recording))

@@ -7,7 +7,10 @@ from typing import Any
 
 
 def normalized(providers: Any, provider_options: Any) -> dict[str, dict[str, str]]:
-    """Returns the options of each provider by name, in order; raises ValueError for arguments of another form."""
+    """Returns the options of each provider by name, in order, as texts; an empty dict for None.
+
+    Providers are names or pairs (name, options), or names if the list `provider_options` is given. Raises ValueError for other forms.
+    """
     if providers is None:
         return {}
     if not isinstance(providers, Sequence) or isinstance(providers, str):
@@ -22,6 +25,7 @@ def normalized(providers: Any, provider_options: Any) -> dict[str, dict[str, str
 
 
 def _pair(provider: Any) -> tuple[str, dict[str, str]]:
+    """Returns the name and the options of a provider that is a name or a pair; raises ValueError for anything else."""
     name, options = (provider, {}) if isinstance(provider, str) else provider if _is_pair(provider) else (None, {})
     if not isinstance(name, str) or not isinstance(options, Mapping):
         raise ValueError("'providers' values must be either strings or (string, dict) tuples.")

@@ -34,7 +34,11 @@ from .values import IOBinding, OrtValue, OrtValueVector
 
 
 class InferenceSession:
-    """A compiled model, with the interface of onnxruntime's class of this name."""
+    """A compiled model, with the interface of onnxruntime's class of this name.
+
+    It is made from a path, bytes or a ModelProto, and compiled at once where possible. Other execution providers than the CPU's, and
+    unknown keyword arguments, have no effect. Errors have onnxruntime's classes (`errors.py`).
+    """
 
     def __init__(
         self,
@@ -64,13 +68,19 @@ class InferenceSession:
         self._say(time.perf_counter() - begin, [*unavailable, *self._options.without_effect(), *kwargs])
 
     def _take_providers(self, providers: Any, provider_options: Any) -> list[str]:
-        """Remembers the options of the CPU's provider; returns the names of providers that are not here."""
+        """Remembers the options of the CPU's provider; returns the names of providers that are not here.
+
+        Raises ValueError for providers of another form than names, or pairs of a name and options.
+        """
         asked = normalized(providers, provider_options)
         self._provider_options = {name: asked.get(name, {}) for name in PROVIDERS}
         return [name for name in asked if name not in PROVIDERS]
 
     def _compiled(self, program: Any) -> Callable[[list[Any]], list[Any]]:
-        """Compiles a program of the model; returns what runs it."""
+        """Compiles a program of the model; returns the function that runs it: a list of arrays in, a list of arrays out.
+
+        The function records the run if the session is profiled.
+        """
         now = self._program(program)
 
         def run(arguments: list[Any]) -> list[Any]:
@@ -85,7 +95,10 @@ class InferenceSession:
         return run
 
     def _program(self, program: Any) -> Callable[[], Executable]:
-        """Compiles a program of the model; returns what gives the executable that a call runs now."""
+        """Compiles a program of the model; returns a function that gives the executable for a call now.
+
+        With `start_fast` that is the fast program first, and later the full one; else it is always the same.
+        """
         threads = self._options.intra_op_num_threads or None
         if self._options.start_fast:
             from ..fast_start import FastStart
@@ -98,7 +111,10 @@ class InferenceSession:
         return lambda: executable
 
     def _say(self, seconds: float, ignored: list[str]) -> None:
-        """Writes the line of the log that sums up the session: a warning if a provider is not here."""
+        """Writes the line of the log that sums up the session, with what has no effect: a warning if a provider is not here, else an info.
+
+        It writes nothing if the session's own log severity is above that.
+        """
         severity = self._options.log_severity_level
         level = logging.WARNING if self._unavailable else logging.INFO
         if severity >= 0 and level < LEVELS[min(severity, len(LEVELS) - 1)]:
@@ -113,9 +129,10 @@ class InferenceSession:
         LOGGER.log(level, "; ".join(parts))
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
-        """Returns the outputs with these names, all of them if None or empty.
+        """Runs the model; returns the outputs with these names, all of them if None or empty, in their order.
 
-        Raises ValueError for a missing input, InvalidArgument for an unknown name and an input that does not fit.
+        Raises ShapeError, a ValueError, for a missing input, InvalidArgument for an unknown name and an input that does not fit, TypeError
+        for a text as `output_names`, and Fail if `run_options` says to terminate.
         """
         if isinstance(output_names, str):
             raise TypeError("run(): output_names is a list of names, not a text")
@@ -129,7 +146,10 @@ class InferenceSession:
         return [results[n] for n in names]
 
     def _stoppable(self, feeds: dict[str, Any], options: RunOptions | None) -> list[Any]:
-        """Runs the model; raises Fail if the options said to terminate. A run that others stopped begins again: it has no effects."""
+        """Runs the model; returns all outputs. Raises Fail if the options said to terminate, before or during the run.
+
+        A run that the options of another one stopped begins again, because it has no effects.
+        """
         stops: list[Any] = options.__dict__["stops"] if options is not None else []
         stops.append(self._stop)
         try:
@@ -145,6 +165,7 @@ class InferenceSession:
             stops.remove(self._stop)
 
     def _stop(self) -> None:
+        """Stops all runs of the session: those that are told to terminate end, the others begin again."""
         for executable in self._executables:
             executable.cancel()
 
@@ -156,7 +177,10 @@ class InferenceSession:
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Starts a run in another thread, which calls `callback(results, user_data, error)`; the error is "" if there is none."""
+        """Starts a run in another thread, which calls `callback(results, user_data, error)`.
+
+        `error` is the text of the exception, with no results, or "" if there is none.
+        """
 
         def work() -> None:
             try:
@@ -170,7 +194,7 @@ class InferenceSession:
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None
     ) -> list[OrtValue]:
-        """Runs the model on values; returns values."""
+        """Runs the model on OrtValues by name, as `run` does; returns OrtValues."""
         return [OrtValue(v) for v in self.run(output_names, input_dict_ort_values, run_options)]
 
     def run_with_ortvaluevector(
@@ -182,11 +206,14 @@ class InferenceSession:
         fetches: OrtValueVector,
         fetch_devices: Any,
     ) -> None:
-        """Runs the model on values in the order of `feed_names`; appends the outputs to `fetches`."""
+        """Runs the model on values in the order of `feed_names`; appends the outputs `fetch_names` to `fetches`.
+
+        The devices have no effect. Raises ValueError for names and values of different number.
+        """
         fetches.extend(self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options))
 
     def io_binding(self) -> IOBinding:
-        """Returns an object that binds inputs and outputs to memory."""
+        """Returns a new object that binds inputs and outputs of this session to memory."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
@@ -198,19 +225,19 @@ class InferenceSession:
     def create_ortvalue_from_shape_and_type(
         self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """Returns a new value of this shape and type."""
+        """Returns a new tensor of zeros of this shape and type; raises NotImplemented for a device other than "cpu"."""
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
 
     def get_inputs(self) -> list[NodeArg]:
-        """Returns the inputs in the order of the model."""
+        """Returns the records of the inputs without a value in the file, in the order of the model."""
         return self._inputs
 
     def get_outputs(self) -> list[NodeArg]:
-        """Returns the outputs in the order of the model."""
+        """Returns the records of the outputs, in the order of the model."""
         return self._outputs
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Returns the inputs that have a value in the file."""
+        """Returns the records of the inputs that have a value in the file."""
         return self._initializers
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -218,15 +245,15 @@ class InferenceSession:
         return self._meta
 
     def get_session_options(self) -> SessionOptions:
-        """Returns the options of the session."""
+        """Returns the options of the session: the object itself, not a copy."""
         return self._options
 
     def get_providers(self) -> list[str]:
-        """Returns the execution providers in use."""
+        """Returns the names of the execution providers in use: only "CPUExecutionProvider"."""
         return list(PROVIDERS)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Returns the options of each execution provider in use."""
+        """Returns the options of the CPU's execution provider, by its name; they have no effect."""
         return self._provider_options
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
@@ -242,7 +269,7 @@ class InferenceSession:
         """Returns at once: no execution provider can fail."""
 
     def end_profiling(self) -> str:
-        """Writes the trace of the runs since the session began, and returns its file name; "" if profiling is not on."""
+        """Writes the trace of the runs since the session began, ends profiling, and returns the file's name; "" if profiling is not on."""
         if self._profiler is None:
             return ""
         profiler, self._profiler = self._profiler, None
@@ -254,9 +281,10 @@ class InferenceSession:
 
 
 def _read(source: Any, options: SessionOptions) -> Model:
-    """Returns the model of a path, of bytes or of a ModelProto, with the dims and initializers of the options.
+    """Returns the model of a path, of bytes or of a ModelProto (which stays as it is), with the dims and initializers of the options.
 
-    Raises TypeError for another source, NoSuchFile and InvalidProtobuf for files that are not there or no models.
+    Raises TypeError for another source, NoSuchFile and InvalidProtobuf for files that are not there or no models, NotImplemented for
+    onnxruntime's own format.
     """
     if isinstance(source, str | os.PathLike) and not os.path.exists(source):
         raise NoSuchFile(f"Load model from {os.fspath(source)} failed:Load model {os.fspath(source)} failed. File doesn't exist")
@@ -280,7 +308,7 @@ def _read(source: Any, options: SessionOptions) -> Model:
 
 
 def _refuse_ort_format(source: Any) -> None:
-    """Raises NotImplemented for a model in onnxruntime's own format."""
+    """Raises NotImplemented if a file or bytes hold a model in onnxruntime's own format; else does nothing."""
     if isinstance(source, str | os.PathLike):
         with open(source, "rb") as file:
             head = file.read(8)
@@ -295,7 +323,7 @@ def _raise_ort_format() -> NoReturn:
 
 
 def _fix_dims(proto: Any, by_name: Mapping[str, int], by_denotation: Mapping[str, int]) -> None:
-    """Gives dims of the inputs that have one of these names or denotations their values."""
+    """Gives dims of the inputs that have one of these names or denotations their values, the name first; dims with a size keep it."""
     for info in proto.graph.input:
         for dim in info.type.tensor_type.shape.dim:
             value = by_name.get(dim.dim_param, by_denotation.get(dim.denotation))
@@ -304,7 +332,7 @@ def _fix_dims(proto: Any, by_name: Mapping[str, int], by_denotation: Mapping[str
 
 
 def _replace_initializers(proto: Any, arrays: Mapping[str, Any]) -> None:
-    """Replaces initializers by arrays; raises InvalidArgument for a name that the model does not have."""
+    """Replaces initializers of a ModelProto by arrays; raises InvalidArgument for a name that the model does not have."""
     known = {t.name: t for t in proto.graph.initializer}
     for name, array in arrays.items():
         if name not in known:

@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 class OrtDevice:
-    """A device: the CPU, the only one."""
+    """A device: the CPU, the only one; its number has no effect."""
 
     def __init__(self, device_id: int = 0) -> None:
         self._id = device_id
@@ -58,27 +58,33 @@ class OrtDevice:
 
 
 class OrtValue:
-    """A value: a tensor in the memory of a numpy array, or a sequence of tensors."""
+    """A value: a tensor in the memory of a numpy array, a sequence (a list of arrays), or None, an optional value that is absent."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
     @classmethod
     def ortvalue_from_numpy(cls, numpy_obj: Any, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1) -> OrtValue:
-        """Returns a value that shares the memory of an array; one that is not contiguous is copied."""
+        """Returns a value that shares the memory of an array; one that is not contiguous is copied.
+
+        Raises NotImplemented for a device other than "cpu".
+        """
         OrtDevice.make(device_type, device_id, vendor_id)
         return cls(np.asarray(numpy_obj, order="C"))
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: Any, /, onnx_element_type: int) -> OrtValue:
-        """Returns a value whose elements are the bits of an array's, as another ONNX type of the same size."""
+        """Returns a value whose elements are the bits of an array's, as another ONNX type of the same size; it shares the memory."""
         return cls(np.asarray(data, order="C").view(_numpy_type(onnx_element_type)))
 
     @classmethod
     def ortvalue_from_shape_and_type(
         cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """Returns a tensor of this shape, and of a numpy type or the number of an ONNX type; its elements are 0."""
+        """Returns a tensor of this shape, and of a numpy type or the number of an ONNX type; its elements are 0.
+
+        Raises NotImplemented for a device other than "cpu", InvalidArgument for a number that is no type of elements.
+        """
         OrtDevice.make(device_type, device_id, vendor_id)
         return cls(np.zeros(tuple(shape), _numpy_type(element_type)))
 
@@ -88,12 +94,13 @@ class OrtValue:
         return cls(data.numpy() if isinstance(data, OrtValue) else np.asarray(np.from_dlpack(data), order="C"))
 
     def numpy(self) -> Any:
-        """Returns the array of a tensor, which shares its memory; raises Fail for a sequence."""
+        """Returns the array of a tensor, which shares its memory; raises Fail for what is no tensor."""
         if not self.is_tensor():
             raise Fail("a sequence of tensors is no numpy array")
         return self._value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Returns the array of a tensor, for numpy; raises Fail for what is no tensor."""
         array = self.numpy()
         return np.array(array, dtype=dtype, copy=True) if copy else np.asarray(array, dtype=dtype)
 
@@ -104,22 +111,25 @@ class OrtValue:
         return self.numpy().__dlpack_device__()
 
     def update_inplace(self, data: Any) -> None:
-        """Copies an array or another value into this tensor; raises TypeError for other objects, InvalidArgument for another shape."""
+        """Copies an array or another value into this tensor.
+
+        Raises TypeError for other objects, InvalidArgument for another type or shape.
+        """
         if not isinstance(data, OrtValue | np.ndarray):
             raise TypeError("data must be a numpy.ndarray or an OrtValue.")
         copy_into(self.numpy(), data.numpy() if isinstance(data, OrtValue) else data, "the value")
 
     def shape(self) -> list[int]:
-        """Returns the dims of a tensor."""
+        """Returns the dims of a tensor; raises Fail for what is no tensor."""
         return list(self.numpy().shape)
 
     def element_type(self) -> int:
-        """Returns the number of the ONNX type of a tensor's elements."""
+        """Returns the number of the ONNX type of a tensor's elements; raises Fail for what is no tensor."""
         array = self.numpy()
         return STRING if array.dtype.kind in "OUS" else number_of(dtype(array.dtype))
 
     def data_type(self) -> str:
-        """Returns the type as ONNX writes it: `tensor(float)`, `seq(tensor(int64))`."""
+        """Returns the type as ONNX writes it: `tensor(float)`, `seq(tensor(int64))`; an empty sequence is one of floats."""
         if not self.is_tensor():
             return f"seq({OrtValue(self._value[0]).data_type() if self._value else 'tensor(float)'})"
         array = self.numpy()
@@ -130,19 +140,19 @@ class OrtValue:
         return "cpu"
 
     def data_ptr(self) -> int:
-        """Returns the address of a tensor's first element."""
+        """Returns the address of a tensor's first element; raises Fail for what is no tensor."""
         return int(self.numpy().ctypes.data)
 
     def tensor_size_in_bytes(self) -> int:
-        """Returns the size of a tensor in bytes."""
+        """Returns the size of a tensor's elements in bytes; raises Fail for what is no tensor."""
         return int(self.numpy().nbytes)
 
     def has_value(self) -> bool:
-        """True unless it is an empty optional value."""
+        """True unless it is an optional value that is absent."""
         return self._value is not None
 
     def is_tensor(self) -> bool:
-        """True for a tensor."""
+        """True for a tensor; False for a sequence and an absent value."""
         return isinstance(self._value, np.ndarray)
 
     def is_sparse_tensor(self) -> bool:
@@ -154,6 +164,7 @@ class OrtValue:
         return isinstance(self._value, list)
 
     def _get_c_value(self) -> OrtValue:
+        """Returns the value itself: there is no native object behind it."""
         return self
 
 
@@ -197,14 +208,14 @@ def _numpy_type(element_type: Any) -> Any:
 
 
 def _at_address(address: int, element_type: Any, shape: Sequence[int]) -> Array:
-    """Returns an array over memory that the caller owns."""
+    """Returns an array of this type and shape over memory that the caller owns, without a copy."""
     kind = np.dtype(_numpy_type(element_type))
     size = int(np.prod(tuple(shape), dtype=np.int64)) * kind.itemsize
     return np.frombuffer((ctypes.c_char * size).from_address(address), kind).reshape(tuple(shape))
 
 
 class IOBinding:
-    """The inputs of a run and where its outputs go."""
+    """The inputs of runs of one session and where its outputs go; keeps the outputs of the last run."""
 
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
@@ -213,7 +224,7 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """Binds an input to an array."""
+        """Binds an input to an array, which each run reads anew; raises RuntimeError for a name that no input has."""
         self._inputs[self._known(name, self._session.get_inputs())] = arr_on_cpu
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int) -> None:
@@ -225,7 +236,7 @@ class IOBinding:
         self.bind_cpu_input(name, _at_address(buffer_ptr, element_type, shape))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an input to a value."""
+        """Binds an input to an OrtValue, which each run reads anew; raises RuntimeError for a name that no input has."""
         self.bind_cpu_input(name, ortvalue)
 
     def bind_output(
@@ -237,7 +248,11 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Binds an output to memory at an address, else to memory of the run's own; raises ValueError for an address without a shape."""
+        """Binds an output to memory at an address, else to memory of each run's own.
+
+        Raises ValueError for an address without type and shape, RuntimeError for a name that no output has, NotImplemented for a device
+        other than "cpu".
+        """
         OrtDevice.make(device_type, device_id)
         if buffer_ptr is not None and (element_type is None or shape is None):
             raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
@@ -245,11 +260,14 @@ class IOBinding:
         self._outputs[self._known(name, self._session.get_outputs())] = target
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an output to the memory of a value."""
+        """Binds an output to the memory of a tensor; raises RuntimeError for a name that no output has, Fail for what is no tensor."""
         self._outputs[self._known(name, self._session.get_outputs())] = ortvalue.numpy()
 
     def run(self, run_options: Any) -> None:
-        """Runs the session with what is bound."""
+        """Runs the session with what is bound, for the outputs that are bound; without one it does nothing.
+
+        Raises what the session's `run` raises, and InvalidArgument if an output does not fit the memory that it is bound to.
+        """
         results = self._session.run(list(self._outputs), self._inputs, run_options) if self._outputs else []
         self._results = []
         for (name, target), result in zip(self._outputs.items(), results, strict=True):
@@ -262,11 +280,11 @@ class IOBinding:
         return list(self._results)
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
-        """Returns the outputs of the last run as a vector."""
+        """Returns the outputs of the last run as a vector, in the order of their binding."""
         return OrtValueVector(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """Returns copies of the outputs of the last run, which the next run does not change."""
+        """Returns copies of the outputs of the last run, as arrays or lists of arrays, which the next run does not change."""
         return [_copied(unwrapped(value)) for value in self._results]
 
     def synchronize_inputs(self) -> None:
@@ -276,15 +294,15 @@ class IOBinding:
         """Returns at once: memory of the CPU needs no synchronization."""
 
     def clear_binding_inputs(self) -> None:
-        """Forgets the inputs."""
+        """Removes the bindings of all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forgets the outputs."""
+        """Removes the bindings of all outputs; the outputs of the last run stay."""
         self._outputs.clear()
 
     def _known(self, name: str, infos: Sequence[Any]) -> str:
-        """Returns the name; raises RuntimeError if no input or output has it."""
+        """Returns the name; raises RuntimeError if none of these records of inputs or outputs has it."""
         if not any(info.name == name for info in infos):
             raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
         return name
