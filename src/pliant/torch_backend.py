@@ -27,7 +27,11 @@ _shapes.backed_size_oblivious = True
 
 
 def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None) -> Any:
-    """Compiles a graph of Dynamo; called by torch. `options` may have `threads` and `checked`, as for `pliant.compile`."""
+    """Compiles a graph of Dynamo; called by torch. `options` may have `threads` and `checked`, as for `pliant.compile`.
+
+    Returns the function that runs the graph: compiled, or in eager if gradients are wanted or it cannot be compiled. `mode` has no effect.
+    Raises ValueError for other options.
+    """
     from functorch.compile import make_boxed_func
     from torch._functorch.aot_autograd import aot_module_simplified
 
@@ -40,6 +44,7 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
     static = [_is_weight(x) for x in example_inputs]
 
     def inference(graph: Any, _inputs: Sequence[Any]) -> Any:
+        """Returns the compiled form of a graph of operators, which aot_module_simplified calls; in eager, with a warning, if that fails."""
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = static if len(static) == len(placeholders) else [False] * len(placeholders)
         try:
@@ -57,7 +62,10 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
 
 
 def _tables() -> tuple[Any, Any]:
-    """Returns a context in which composites stay whole, and the table of the other decompositions."""
+    """Returns a context in which composites stay whole, and the table (a dict) of the other decompositions.
+
+    A torch without the private names for this gives a context that does nothing, and the table of all.
+    """
     from contextlib import nullcontext
 
     table = decompositions()
@@ -75,12 +83,15 @@ def _is_weight(x: Any) -> bool:
 
 
 def said(message: str) -> None:
-    """Logs a warning, once."""
+    """Logs a warning; the same text is logged once only."""
     torch._logging.warning_once(log, message)
 
 
 def compiled(graph: Any, static: Sequence[bool], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Returns a function that runs a graph: compiled as a whole, or in parts between operators without a rule."""
+    """Returns a function that runs a graph: compiled as a whole, or in parts between operators without a rule.
+
+    `static` tells which inputs are weights. The function takes the writes to inputs off the graph, and does them after each run.
+    """
     written = _split_writes(graph)
     lacking = missing(graph.graph)
     if not lacking and supported_outputs(graph):
@@ -91,7 +102,10 @@ def compiled(graph: Any, static: Sequence[bool], options: Mapping[str, Any]) -> 
 
 
 def _split_writes(graph: Any) -> list[int]:
-    """Takes the writes to inputs off a graph: the new values become results at its end; returns the numbers of the written inputs."""
+    """Takes the writes to inputs off a graph, in place: the new values become results at its end.
+
+    Returns the numbers of the inputs that were written, in order of the writes.
+    """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     output = next(n for n in graph.graph.nodes if n.op == "output")
     written, values = [], []
@@ -108,7 +122,10 @@ def _split_writes(graph: Any) -> list[int]:
 
 
 class _Part:
-    """A graph that is compiled at its first call, when the weights are known, and again when they changed."""
+    """A graph that is compiled at its first call, when the weights are known, and again when they changed.
+
+    What cannot be compiled, or served by the program, runs in eager.
+    """
 
     def __init__(self, graph: Any, static: Sequence[bool], written: Sequence[int], options: Mapping[str, Any]) -> None:
         self.graph, self.written, self.options = graph, written, options
@@ -119,6 +136,7 @@ class _Part:
         self.failed = False
 
     def __call__(self, *args: Any) -> Any:
+        """Runs the graph on all its inputs; copies new values into inputs that it writes to, and returns the other results."""
         results = self._results(args)
         if not self.written:
             return results
@@ -128,7 +146,10 @@ class _Part:
         return results[:count]
 
     def _results(self, args: Sequence[Any]) -> Any:
-        """Returns the results of the graph, by the program or, where it cannot serve the call, in eager."""
+        """Returns the results of the graph, by the program or, where it cannot serve the call, in eager.
+
+        After a compilation failed, all calls run in eager. Either failure is logged as a warning.
+        """
         if self.failed:
             return self.graph.forward(*args)
         try:
@@ -149,11 +170,12 @@ class _Part:
         return [None if k is None else args[-1 - k] if k < 0 else _tensor(several[k]) for k in outputs]
 
     def _written(self, args: Sequence[Any]) -> bool:
-        """True if a weight is another tensor than the program was made with, or was written to since."""
+        """True if a weight is another tensor than the program was made with, was written to since, or has its memory elsewhere."""
         held = zip(self.weights, self.held, strict=True)
         return any(args[k] is not w or w._version != v or w.data_ptr() != place for (k, _), (w, v, place) in held)
 
     def _make(self, args: Sequence[Any]) -> None:
+        """Compiles the graph with the weights of a call as literals, and remembers these to see when they change."""
         self.held = [(args[k], args[k]._version, args[k].data_ptr()) for k, _ in self.weights]
         region = import_region(self.graph, {name: args[k] for k, name in self.weights})
         options = {"threads": torch.get_num_threads(), **self.options}
@@ -161,12 +183,15 @@ class _Part:
 
 
 def _tensor(x: Any) -> Any:
-    """Returns a result as a torch tensor: a program without tensor arguments returns arrays."""
+    """Returns a result as a torch tensor over the same memory: a program without tensor arguments returns arrays."""
     return x if isinstance(x, torch.Tensor) else torch.from_numpy(x)
 
 
 def _partitioned(graph: Any, options: Mapping[str, Any], written: Sequence[int]) -> Callable[..., Any]:
-    """Returns a function that runs a graph in parts: compiled ones, and in eager operators without a rule and sizes."""
+    """Returns a function that runs a graph in parts: compiled ones, and in eager operators without a rule and sizes.
+
+    The graph's last results are the new values of the inputs `written`, into which the function copies them.
+    """
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -188,26 +213,27 @@ def _partitioned(graph: Any, options: Mapping[str, Any], written: Sequence[int])
 
 
 class _Module(torch.nn.Module):  # type: ignore[misc]
-    """A compiled part as a module of a partitioned graph."""
+    """A compiled part as a module of a partitioned graph; it is called with the part's inputs."""
 
     def __init__(self, part: _Part, graph: Any) -> None:
         super().__init__()
         self.part, self.graph_module = part, graph
 
     def forward(self, *args: Any) -> Any:
-        """Runs the part; a part with one result returns it alone."""
+        """Runs the part; returns its results, or its result if its graph returns one alone and not a list."""
         results = self.part(*args)
         output = next(n for n in self.graph_module.graph.nodes if n.op == "output")
         return results if isinstance(output.args[0], list | tuple) else results[0] if isinstance(results, list) else results
 
 
 class _Written:
-    """A partitioned graph whose last results are new values of inputs."""
+    """A partitioned graph whose last results are new values of the inputs with the numbers `written`."""
 
     def __init__(self, module: Any, written: Sequence[int]) -> None:
         self.module, self.written = module, written
 
     def __call__(self, *args: Any) -> Any:
+        """Runs the graph, copies the last results into these inputs, and returns the others."""
         results = self.module(*args)
         count = len(results) - len(self.written)
         for k, new in zip(self.written, results[count:], strict=True):

@@ -23,7 +23,7 @@ MOST_NODES = 10_000  # of a description from a file
 
 
 def checked_description(data: Any) -> Any:
-    """Returns a description that was read from a file; raises a ValueError unless it is one."""
+    """Returns a description that was read from a file, unchanged; raises a ValueError unless its parts are trees and lists that fit."""
     if not isinstance(data, dict) or set(data) != {"arguments", "tensors", "fixed", "result", "outputs"}:
         raise ValueError("no description of calls")
     inputs, results = _count(data["arguments"]), _count(data["result"])
@@ -56,7 +56,7 @@ def _count(tree: Any, depth: int = 0) -> int:
 
 
 def is_plain(description: Mapping[str, Any]) -> bool:
-    """True if calls need no translation: positional tensors in, one tensor or a tuple of tensors out."""
+    """True if calls need no translation: positional tensors in, one tensor or a tuple of two or more tensors out."""
     arguments, result = description["arguments"], description["result"]
     positional, named = arguments["children"]
     flat = all(c == "*" for c in positional["children"]) and not named["children"] and all(description["tensors"])
@@ -65,7 +65,11 @@ def is_plain(description: Mapping[str, Any]) -> bool:
 
 
 def tree_call(call: Callable[..., Any], description: Mapping[str, Any], names: list[str]) -> Callable[..., Any]:
-    """Returns the function that users call: it takes and returns trees; `call` takes the tensors, whose names are `names`."""
+    """Returns the function that users call: it takes and returns trees; `call` takes the tensors, whose names are `names`.
+
+    The tensors may also be given by these names, all of them and nothing else. The function raises a ShapeError if the arguments have
+    another structure than those of the export.
+    """
     arguments, tensors, outputs = description["arguments"], description["tensors"], description["outputs"]
     positional, named = arguments["children"]
     fixed = description["fixed"]
@@ -88,7 +92,10 @@ def tree_call(call: Callable[..., Any], description: Mapping[str, Any], names: l
 
 
 def _check_leaf(value: Any, tensor: bool, was: list[Any]) -> None:
-    """Raises a ShapeError for a leaf that is no tensor where one was, or another value than that of the export, which is in the program."""
+    """Raises a ShapeError for a leaf that is None where a tensor was, or for another value than that of the export.
+
+    `was` is that value in a list, because it is part of the program; an empty list allows any value.
+    """
     if tensor and value is None:
         raise ShapeError("an argument is None where the module was exported with a tensor", where=caller_span())
     if not tensor and was and not (value is was[0] or (type(value) is type(was[0]) and value == was[0])):
@@ -108,7 +115,10 @@ def _contiguous(x: Any) -> Any:
 
 
 def _fitting(args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Tree, named: Tree) -> tuple[Any, ...]:
-    """Returns the positional arguments; raises a ShapeError unless the call is written as the example of the export was."""
+    """Returns the positional arguments.
+
+    Raises a ShapeError unless there are as many as at the export, and the arguments by name have the same names.
+    """
     keys = named["keys"] or []
     if len(args) != len(positional["children"]) or set(kwargs) != set(keys):
         wanted = [f"{len(positional['children'])} positional", *(f"`{k}`" for k in keys)]
@@ -147,7 +157,10 @@ def _parts(value: Any) -> list[Any] | None:
 
 
 def _made(tree: Tree, leaves: Iterator[Any]) -> Any:
-    """Returns the value of a tree from its leaves."""
+    """Returns the value of a tree from its leaves, which it takes in order.
+
+    A node of a class that is not known here becomes a dict if it has keys, else a tuple.
+    """
     if tree == "*":
         return next(leaves)
     parts = [_made(child, leaves) for child in tree["children"]]
@@ -164,7 +177,7 @@ def _made(tree: Tree, leaves: Iterator[Any]) -> Any:
 
 
 def _class(kind: str) -> Any:
-    """Returns the class of a node, if its module is imported and torch knows it as a tree; else None."""
+    """Returns the class `module:name` of a node if it is a Mapping, its module is imported, and torch knows it as a tree; else None."""
     module, _, name = kind.partition(":")
     torch, found = sys.modules.get("torch"), sys.modules.get(module)
     cls = getattr(found, name, None) if found is not None else None

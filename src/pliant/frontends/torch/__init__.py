@@ -38,7 +38,11 @@ def from_torch(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] |
 
 
 def read_pt2(path: str) -> Program:
-    """Imports the ExportedProgram in a `.pt2` file, and returns its program; raises ModelFileError for a damaged file."""
+    """Imports the ExportedProgram in a `.pt2` file, and returns its program.
+
+    Raises ModelFileError for a file that torch cannot read, UnsupportedError for what is not supported, with all operators that are
+    missing.
+    """
     import torch
 
     from ...support.errors import ModelFileError

@@ -22,7 +22,10 @@ def dtype_of(kind: Any) -> DType:
 
 
 def array_of(tensor: Any) -> Array:
-    """Returns a torch tensor as a read-only array over the same memory (over a contiguous copy if it is strided)."""
+    """Returns a torch tensor as a read-only array over the same memory, over a contiguous copy if it is strided or not on the CPU.
+
+    Raises UnsupportedError if programs have no such elements.
+    """
     import torch
 
     kind = dtype_of(tensor.dtype)

@@ -17,7 +17,11 @@ Names = dict[tuple[int, int], str]  # (number of the input's leaf, dim) -> the u
 
 
 def exported(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> tuple[Any, Names, list[str]]:
-    """Returns the decomposed ExportedProgram, the user's names of dims, and the text of each input's leaf in torch's guards."""
+    """Returns the decomposed ExportedProgram, the user's names of dims, and the text of each input's leaf in torch's guards.
+
+    An ExportedProgram is only decomposed, and has no names. Raises UnsupportedError for anything but that and a module, and for a module
+    that torch cannot export.
+    """
     import torch
     from torch.export import ExportedProgram
 
@@ -56,7 +60,10 @@ def _any_size() -> Any:
 
 
 def _attempts(dynamic_shapes: Any) -> list[Any]:
-    """Returns the forms of dynamic shapes to try: as named dims, then as a symbol for each dim, then as dims that may be constant."""
+    """Returns the forms of dynamic shapes to try: as named dims, then as a symbol for each dim, then as dims that may be constant.
+
+    For None the only form is None.
+    """
     import torch
 
     if dynamic_shapes is None:
@@ -75,7 +82,7 @@ def _attempts(dynamic_shapes: Any) -> list[Any]:
 
 
 def mapped(spec: Any, of: Any) -> Any:
-    """Returns a tree of dicts, lists and tuples with its leaves replaced."""
+    """Returns a copy of a tree of dicts, lists and tuples in which each leaf is replaced by `of(leaf)`."""
     if isinstance(spec, Mapping):
         return {k: mapped(v, of) for k, v in spec.items()}
     if isinstance(spec, list | tuple):
@@ -107,7 +114,10 @@ def _keys(path: Any) -> list[Any]:
 
 
 def _parameters(model: Any, args: tuple[Any, ...]) -> list[str]:
-    """Returns the names of the positional parameters of `forward`; that of `*args` begins with a star."""
+    """Returns the names of the positional parameters of `forward`; that of `*args` begins with a star.
+
+    Without a module (None) they are `arg_0`, `arg_1`, and so on, one for each argument.
+    """
     if model is None:
         return [f"arg_{k}" for k in range(len(args))]
     found: list[str] = []
@@ -126,7 +136,7 @@ def guard_texts(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def names_of(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> Names:
-    """Returns the names that the user gave to dims, by the number of the input's leaf."""
+    """Returns the names that the user gave to dims, by (number of the input's leaf, axis); empty for None."""
     if dynamic_shapes is None:
         return {}
     names: Names = {}

@@ -50,7 +50,7 @@ class Importer:
         self.layer = ""
 
     def literal(self, tensor: Any, name: str = "const") -> Value:
-        """Returns a torch tensor as a literal of the program, over the same memory; one literal for each tensor."""
+        """Returns a torch tensor as a literal of the program, over the same memory; the same literal each time for one tensor."""
         if id(tensor) not in self._literals:
             pending, self.builder.hint = self.builder.hint, identifier(name)
             self._literals[id(tensor)] = (tensor, self.builder.literal(array_of(tensor)))
@@ -58,7 +58,11 @@ class Importer:
         return self._literals[id(tensor)][1]
 
     def nodes(self, module: Any, until: Any = None) -> Any:
-        """Imports the nodes of a graph module, whose placeholders have values already; returns what its output node returns."""
+        """Imports the nodes of a graph module, whose placeholders have values already; returns what its output node returns.
+
+        Each call of an operator becomes operators by its rule. Raises UnsupportedError for what a rule does not support, and if there is no
+        output node.
+        """
         for node in module.graph.nodes:
             if node.op == "output":
                 return self.argument(node.args[0])
@@ -72,6 +76,7 @@ class Importer:
         raise UnsupportedError("torch: the graph has no output")
 
     def _attribute(self, module: Any, node: Any) -> Any:
+        """Returns what a `get_attr` node reads from the module: a literal for a tensor, other objects as they are."""
         import torch
 
         found = module
@@ -88,6 +93,7 @@ class Importer:
         return self.values[value] if _is_node(value) else value
 
     def _call(self, node: Any) -> Any:
+        """Returns the value of a call: an operator's by its rule, a size for functions and questions about sizes, None for assertions."""
         if node.target is operator.getitem:
             items, k = self.argument(node.args[0]), node.args[1]
             return items[k]
@@ -102,7 +108,10 @@ class Importer:
         return self._emitted(node, name)
 
     def _emitted(self, node: Any, name: str) -> Any:
-        """Returns the results of a node by the rule of its operator, with the arguments bound by the schema."""
+        """Returns the results of a node by the rule of its operator, with the arguments bound by the schema.
+
+        Raises UnsupportedError, which names the node, if the rule fails, or ignores an argument that is not the default.
+        """
         rule = rule_of(name)
         assert rule is not None, "missing operators are listed before"
         fakes: dict[str, Any] = {}
@@ -158,13 +167,14 @@ def operator_name(target: Any) -> str:
 
 
 def missing(graph: Any) -> list[Any]:
-    """Returns the nodes of a graph whose operator has no rule."""
+    """Returns the nodes of a graph that cannot be imported: operators and functions without a rule, and calls of modules."""
     return [n for n in graph.nodes if n.op == "call_function" and not _is_supported(n.target)] + [
         n for n in graph.nodes if n.op == "call_module"
     ]
 
 
 def _is_supported(target: Any) -> bool:
+    """True for an operator with a rule, an assertion, a question about a tensor, and a function of sizes that is known."""
     name = operator_name(target)
     if not name:
         return target is operator.getitem or target in functions()
@@ -195,7 +205,7 @@ def layer_of(node: Any) -> str:
 
 
 def span_of(node: Any) -> Span | None:
-    """Returns the innermost line outside of torch that a node comes from, or None."""
+    """Returns the innermost line outside of torch's own files that a node comes from; None if its stack trace has none."""
     import torch
 
     inside = os.path.dirname(torch.__file__)
@@ -214,11 +224,12 @@ def fake_of(raw: Any) -> Any:
 
 
 def _is_node(value: Any) -> bool:
+    """True for a node of a torch graph."""
     return hasattr(value, "meta") and hasattr(value, "all_input_nodes")
 
 
 def _bound(node: Any) -> list[tuple[Any, Any]]:
-    """Returns the parameters of a node's operator with its arguments; parameters that are not given have their default."""
+    """Returns the parameters of a node's operator with its arguments; parameters that are not given have their default, else None."""
     pairs = []
     for k, parameter in enumerate(node.target._schema.arguments):
         raw = node.args[k] if k < len(node.args) else node.kwargs.get(parameter.name, _default(parameter))
@@ -227,4 +238,5 @@ def _bound(node: Any) -> list[tuple[Any, Any]]:
 
 
 def _default(parameter: Any) -> Any:
+    """Returns the default of a schema's parameter, None if it has none."""
     return parameter.default_value if parameter.has_default_value() else None

@@ -18,7 +18,10 @@ from .trees import calling
 
 
 def imported(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> Function:
-    """Returns the graph function of a module or an ExportedProgram, verified."""
+    """Returns the graph function of a module or an ExportedProgram, verified.
+
+    Raises UnsupportedError if torch cannot export it, or if operators have no rule: then the error lists all of them.
+    """
     program, names, texts = exported(model, args, kwargs, dynamic_shapes)
     list_missing(program.graph)
     name = identifier(type(model).__name__) if not hasattr(model, "graph_signature") else "model"
@@ -26,7 +29,11 @@ def imported(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_
 
 
 def import_program(program: Any, names: Names, texts: list[str], name: str) -> Function:
-    """Returns the graph function of a decomposed ExportedProgram; a dim that only tracing assumed to be 2 may be 1 where that is true."""
+    """Returns the graph function of a decomposed ExportedProgram, verified.
+
+    A dim gets the lower bound 1 where only tracing assumed 2, if the function holds for 1, too. Raises UnsupportedError for what is not
+    supported.
+    """
     signature = Signature(program, names, texts)
     function = _function(signature, name)
     holding = frozenset(n for n in signature.assumed if _holds_for_one(signature, function, name, n))
@@ -42,6 +49,7 @@ def import_program(program: Any, names: Names, texts: list[str], name: str) -> F
 
 
 def _function(signature: Signature, name: str) -> Function:
+    """Returns the graph function of a program, without verifying it: parameters, nodes, results, and how it is called."""
     importer = Importer(name)
     with importer.builder:
         signature.declare(importer)
@@ -56,7 +64,10 @@ def _function(signature: Signature, name: str) -> Function:
 
 
 def _holds_for_one(signature: Signature, function: Function, name: str, dim: str) -> bool:
-    """True if deduction with a dim of 1 gives the annotations that the function has with 1 in its place."""
+    """True if deduction with a dim of 1 gives the annotations that the function has with 1 in its place.
+
+    False if that deduction fails, or if there is no such dim.
+    """
     try:
         other = _function(Signature(signature.program, signature.names, signature.texts, frozenset({dim})), name)
     except Error:

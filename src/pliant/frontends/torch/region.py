@@ -32,7 +32,11 @@ class Region:
 
 
 def import_region(module: Any, weights: Mapping[str, Any]) -> Region:
-    """Returns a graph module as a graph function; `weights` are the tensors of placeholders that become literals, by name."""
+    """Returns a graph module as a graph function; `weights` are the tensors of placeholders that become literals, by name.
+
+    Other placeholders that are tensors become parameters, and sizes become dims from 0 on. Raises UnsupportedError for what cannot be
+    imported.
+    """
     import torch
 
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -65,7 +69,7 @@ def import_region(module: Any, weights: Mapping[str, Any]) -> Region:
 
 
 def _dims_of(placeholders: list[Any]) -> dict[str, Any]:
-    """Returns a dim for each symbol in the shapes of the placeholders; sizes that no tensor has are not supported."""
+    """Returns a new dim, from 0 on, for each symbol in the shapes of the placeholders, by the symbol's name."""
     import torch
 
     dims: dict[str, Any] = {}
@@ -79,13 +83,13 @@ def _dims_of(placeholders: list[Any]) -> dict[str, Any]:
 
 
 def _outputs(module: Any) -> list[Any]:
-    """Returns the nodes that a graph returns."""
+    """Returns the values that a graph returns, as a list, also for one alone."""
     value = next(n for n in module.graph.nodes if n.op == "output").args[0]
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _passed(module: Any, placeholders: list[Any]) -> dict[int, int]:
-    """Returns the outputs that are numbers among the arguments, with the numbers of these arguments."""
+    """Returns the outputs that are placeholders without a tensor: the number of the output -> that of the placeholder."""
     import torch
 
     nodes = _outputs(module)
@@ -93,7 +97,7 @@ def _passed(module: Any, placeholders: list[Any]) -> dict[int, int]:
 
 
 def supported_outputs(module: Any) -> bool:
-    """True if all results of a graph are tensors, absent, or arguments."""
+    """True if all results of a graph are tensors, absent, or arguments that are no tensors."""
     import torch
 
     passed = _passed(module, [n for n in module.graph.nodes if n.op == "placeholder"])

@@ -24,7 +24,7 @@ HARMLESS = frozenset({"layout", "device", "pin_memory", "non_blocking", "memory_
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An import rule: the function, and the names of the parameters that it reads."""
+    """An import rule: the function, and the names of the operator's parameters that it reads."""
 
     function: Function
     names: frozenset[str]
@@ -34,9 +34,13 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*operators: str) -> Callable[[Function], Function]:
-    """Decorator: registers a function as the import rule of these operators, for all their overloads; returns the function."""
+    """Decorator: registers a function as the import rule of these operators, such as "aten.relu", for all their overloads.
+
+    Returns the function. It replaces a rule that an operator has already.
+    """
 
     def add(function: Function) -> Function:
+        """Registers the function under each of the operators; returns it."""
         names = frozenset(list(inspect.signature(function).parameters)[1:])
         for operator in operators:
             RULES[operator] = Rule(function, names)

@@ -22,7 +22,11 @@ from .symbols import guard, translated, wide
 
 
 class Signature:
-    """The inputs and outputs of an ExportedProgram as parameters and results of a graph function."""
+    """The inputs and outputs of an ExportedProgram as parameters and results of a graph function.
+
+    `dims` are the dims of torch's symbols, `conditions` what guards demand of them besides their bounds. Raises UnsupportedError for guards
+    that are not supported or contradict each other.
+    """
 
     def __init__(self, program: Any, names: Names, texts: list[str], ones: frozenset[str] = frozenset()) -> None:
         self.program, self.names, self.texts = program, names, texts
@@ -39,7 +43,10 @@ class Signature:
     # Dims.
 
     def _make_dims(self) -> None:
-        """Makes the dims of all symbols in the shapes of the inputs; guards that narrow or unify them are taken in."""
+        """Makes the dims of all symbols in the shapes of the inputs; guards that narrow or unify them are taken in.
+
+        A dim has the user's name or one made of its input and axis. Symbols to which the user gave the same name share one dim.
+        """
         places: dict[str, tuple[int, int]] = {}
         for leaf, (node, _) in enumerate(self.inputs):
             for axis, n in enumerate(getattr(node.meta["val"], "shape", ())):
@@ -65,6 +72,7 @@ class Signature:
             self._replace(dim, const(1))
 
     def _dim(self, name: str, allowed: Any) -> Any:
+        """Returns a dim with the bounds that torch allows, 0 to DIM_MAX without any; records it as `assumed` if the lower one is 2."""
         low, high = 0, DIM_MAX
         if allowed is not None:
             low = max(0, int(allowed.lower)) if allowed.lower.is_Integer else 0
@@ -74,7 +82,11 @@ class Signature:
         return Dim(name, low, high)
 
     def _take_guards(self) -> None:
-        """Narrows and unifies dims by the guards of the export; the others become conditions."""
+        """Narrows and unifies dims by the guards of the export; the others become conditions.
+
+        A dim that only torch's decomposition wants to differ from 1 is recorded as `assumed`. Raises UnsupportedError for guards about
+        anything but sizes.
+        """
         sizes = self._sizes()
         incidental = self._incidental()
         for text in getattr(self.program, "_guards_code", None) or ():
@@ -111,6 +123,10 @@ class Signature:
         return sizes
 
     def _take(self, condition: Expr) -> None:
+        """Takes in a condition: it replaces or narrows a dim, or is kept as a condition if that is not possible.
+
+        Raises UnsupportedError if it is known to be false.
+        """
         condition = simplify(substitute(condition, self._replaced))
         if isinstance(condition, Const):
             if not condition.value:
@@ -128,7 +144,10 @@ class Signature:
             self.conditions.append(condition)
 
     def _narrow(self, condition: Expr, dim: Dim, value: int, left: bool) -> None:
-        """Takes in a comparison of a dim with a number, the dim being its left side or the right one."""
+        """Takes in a comparison of a dim with a number, the dim being its left side (`left`) or the right one.
+
+        It narrows the dim's bounds; a number that an inequality excludes within them becomes a condition.
+        """
         low, high = dim.min, dim.max
         strict = int(isinstance(condition, Lt))
         if isinstance(condition, Ne):  # a branch on a size of 0 or 1, which the example did not have
@@ -143,10 +162,11 @@ class Signature:
 
     @property
     def _replaced(self) -> dict[Any, Expr]:
+        """The dims that were replaced, with what they are now."""
         return self._values
 
     def _replace(self, dim: Any, value: Expr) -> None:
-        """Replaces a dim everywhere."""
+        """Replaces a dim by an expression everywhere: in the dims of symbols, in conditions, and in what replaced others."""
         if value is dim:
             return
         values = self._replaced
@@ -164,7 +184,11 @@ class Signature:
     # Parameters.
 
     def declare(self, importer: Importer) -> None:
-        """Adds the parameters to the importer's function, and the weights as literals; states the conditions of the guards."""
+        """Adds the parameters to the importer's function, and the weights as literals; states the conditions of the guards.
+
+        Inputs that are neither tensors nor sizes are constants. Raises UnsupportedError for an input that is a dynamic integer or of
+        another kind.
+        """
         import torch
 
         for node, spec in zip(self.placeholders, self.program.graph_signature.input_specs, strict=True):
@@ -189,6 +213,7 @@ class Signature:
             importer.values[taken[0]] = importer.builder.match_cast(value, value.annotation)
 
     def _weight(self, spec: Any) -> Any:
+        """Returns the tensor of a parameter, buffer or constant of the program."""
         target = spec.target
         if spec.kind.name == "PARAMETER" or (spec.kind.name == "BUFFER" and target in self.program.state_dict):
             return self.program.state_dict[target]
@@ -197,7 +222,7 @@ class Signature:
     # Results.
 
     def results(self, found: list[Any]) -> list[tuple[Any, Any]]:
-        """Returns the outputs for the user, each with its specification.
+        """Returns the outputs, each with its specification.
 
         Raises UnsupportedError if the module writes to buffers or inputs.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """An ATen node being imported."""
+    """An ATen node being imported: its operator, its arguments by name (`args`), and these as torch sees them (`fakes`)."""
 
     def __init__(self, importer: Importer, node: Any, name: str, fakes: dict[str, Any]) -> None:
         self.importer, self.node, self.op = importer, node, name
@@ -35,11 +35,11 @@ class Site:
         return f"{self.op}{f' in `{layer}`' if layer else ''}"
 
     def unsupported(self, what: str, **more: Any) -> UnsupportedError:
-        """Returns the UnsupportedError for a use of the operator that is not supported."""
+        """Returns (and does not raise) the UnsupportedError for a use of the operator that is not supported, with the user's line."""
         return UnsupportedError(f"torch: {self}: {what}", where=self.importer.builder.span, **more)
 
     def named(self, error: Error) -> Error:
-        """Returns an operator's error as an error about this node of the model."""
+        """Returns an operator's error as an UnsupportedError about this node of the model; one that names torch already stays."""
         if error.what.startswith("torch: "):
             return error
         facts = error.facts
@@ -53,12 +53,15 @@ class Site:
         return self.node.meta["val"]
 
     def dtype(self, k: int | None = None) -> DType:
-        """Returns the dtype of the result, or of result `k`."""
+        """Returns the dtype that torch deduced for the result, or for result `k` of several.
+
+        Raises UnsupportedError if programs have no such elements.
+        """
         val = self.val if k is None else self.val[k]
         return dtype_of(val.dtype)
 
     def cast(self, x: Any, to: DType) -> Any:
-        """Returns a value as a tensor of a dtype; Python numbers and expressions become literals and host scalars."""
+        """Returns a value as a tensor of a dtype; Python numbers become literals, and expressions become tensors without dims."""
         if isinstance(x, Expr):
             scalar = self.importer.builder.scalar(x)
             x = ops.reshape(scalar if x.dtype is to else ops.cast(scalar, to), ())
@@ -74,7 +77,7 @@ class Site:
         return [self.cast(self.args[n], to) for n in names]
 
     def common(self, *names: str) -> DType:
-        """Returns the dtype to which torch promotes these arguments."""
+        """Returns the dtype to which torch promotes these arguments, which depends on their dtypes, and on whether they are numbers."""
         from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
         from torch._prims_common import elementwise_dtypes
 
@@ -86,7 +89,7 @@ class Site:
 
 
 def shape(x: Any) -> tuple[Any, ...]:
-    """Returns the extents of a value: integers, and expressions over dims."""
+    """Returns the extents of a value: integers where they are constant, else expressions over dims."""
     return tuple(plain(n) for n in tensor_of(x.annotation).shape)
 
 
@@ -101,20 +104,21 @@ def normal(axis: int, dims: int) -> int:
 
 
 def axes(dim: Any, dims: int) -> list[int]:
-    """Returns axes counted from the start: all of them for None or an empty list."""
+    """Returns axes counted from the start, of one number or a list; all of them for None or an empty list."""
     if dim is None or dim == []:
         return list(range(dims))
     return [normal(a, dims) for a in (dim if isinstance(dim, list | tuple) else [dim])]
 
 
 def _dtype(x: Value) -> DType:
+    """Returns the dtype of a tensor or scalar value."""
     a = x.annotation
     assert isinstance(a, Tensor | Scalar)
     return a.dtype
 
 
 def _number(x: Any, to: DType) -> Any:
-    """Returns a Python number as one that a literal of the dtype can have."""
+    """Returns a Python number as one that a literal of the dtype can have; integers wrap around."""
     if to is bool_:
         return bool(x)
     return float(x) if to.is_float else to.wrap(int(x))

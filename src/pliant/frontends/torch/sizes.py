@@ -26,7 +26,10 @@ def _real(x: Any) -> Expr:
 
 
 def _binary(integers: Callable[[Any, Any], Any], reals: Callable[[Any, Any], Any] | None = None) -> Callable[[Any, Any], Any]:
-    """Returns a function of two sizes: numbers by Python, expressions as integers, or as f64 if one of them is."""
+    """Returns a function of two sizes from one of integer expressions and one of f64 expressions (by default the same).
+
+    It takes the second if a number is a float or an expression is f64.
+    """
 
     def apply(a: Any, b: Any) -> Any:
         if any(isinstance(x, float) or (isinstance(x, Expr) and x.dtype is f64) for x in (a, b)):
@@ -37,7 +40,7 @@ def _binary(integers: Callable[[Any, Any], Any], reals: Callable[[Any, Any], Any
 
 
 def _called(name: str) -> Callable[[Any], Any]:
-    """Returns the function of that name on an f64 expression."""
+    """Returns a function that applies the function of this name to a number or an expression, as an f64 expression."""
     from ...sym.expr import Call
 
     assert name in ARITIES
@@ -45,18 +48,19 @@ def _called(name: str) -> Callable[[Any], Any]:
 
 
 def _whole(name: str) -> Callable[[Any], Any]:
-    """Returns a rounding function to an integer."""
+    """Returns a function that rounds a number or an expression to an i64 expression; one that is i64 already stays."""
     inner = _called(name)
     return lambda x: x if isinstance(x, Expr) and x.dtype is i64 else Cast(i64, inner(x))
 
 
 def _condition(x: Any) -> Expr:
+    """Returns a condition or a bool as an expression."""
     return x if isinstance(x, Expr) else Const(bool(x), bool_)
 
 
 @cache
 def functions() -> dict[Any, tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Returns, for each function that graphs call on sizes, the function of numbers and that of expressions."""
+    """Returns, for each Python function that graphs call on sizes, the function of numbers and that of expressions."""
     import torch
 
     compare = {
@@ -87,7 +91,7 @@ def functions() -> dict[Any, tuple[Callable[..., Any], Callable[..., Any]]]:
 
 
 def computed(target: Any, args: tuple[Any, ...]) -> Any:
-    """Returns the result of a function of sizes: a number if all arguments are numbers, else an expression."""
+    """Returns the result of a Python function of sizes: a number if all arguments are numbers, else a simplified expression."""
     numbers, expressions = functions()[target]
     if any(isinstance(a, Expr) for a in args):
         return plain(expressions(*args))
@@ -95,7 +99,10 @@ def computed(target: Any, args: tuple[Any, ...]) -> Any:
 
 
 def asked(name: str, args: tuple[Any, ...]) -> Any:
-    """Returns the answer to a question about a tensor: `aten.sym_size`, `aten.sym_numel`, `aten.sym_stride`."""
+    """Returns the answer to a question about a tensor: `aten.sym_size`, `sym_numel`, `sym_stride` or `sym_storage_offset`.
+
+    Sizes and strides are those of one axis if it is given, else a list. Strides are those of a contiguous tensor, the offset is 0.
+    """
     extents = shape(args[0])
     if name == "aten.sym_numel":
         return plain(product(tuple(map(wide, extents))))

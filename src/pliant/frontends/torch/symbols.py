@@ -17,7 +17,7 @@ from ...sym.simplify import simplify
 
 
 def _folded(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Returns a function of any number of arguments from one of two."""
+    """Returns a function of any number of arguments, at least one, that joins them from the left by a function of two."""
 
     def fold(*args: Any) -> Any:
         total = args[0]
@@ -34,7 +34,7 @@ def wide(value: Any) -> Expr:
 
 
 def plain(value: Any) -> Any:
-    """Returns an expression simplified, or a Python number if it is constant."""
+    """Returns an expression simplified, or a Python number if it is constant; other values as they are."""
     if not isinstance(value, Expr):
         return value
     simple = simplify(value)
@@ -42,6 +42,7 @@ def plain(value: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
+    """Returns a power as a product; raises UnsupportedError unless the exponent is an integer of 0 to 8."""
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
         raise UnsupportedError(f"torch: a size is {base} to the power {exponent}")
     return _folded(lambda a, b: a * b)(1, *[base] * exponent)
@@ -64,7 +65,10 @@ _BUILD: dict[str, Callable[..., Any]] = {
 
 
 def translated(expr: Any, dims: Mapping[str, Any]) -> Any:
-    """Returns a sympy expression of sizes over dims, by the names of its symbols; raises UnsupportedError for what sizes do not have."""
+    """Returns a sympy expression of sizes as an expression over dims, given by the names of its symbols; an integer if it is constant.
+
+    Raises UnsupportedError for a symbol without a dim, and for functions that sizes do not have.
+    """
     if expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:
@@ -98,7 +102,7 @@ _ARITHMETIC: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 def guard(text: str, sizes: Mapping[str, Any]) -> list[Expr]:
-    """Returns the conditions that a guard of an export states; `sizes` are dims by their text in guards.
+    """Returns the conditions that a guard of an export states, which hold all; `sizes` are dims by their text in guards.
 
     Raises UnsupportedError for a guard about anything else.
     """
@@ -110,6 +114,7 @@ def guard(text: str, sizes: Mapping[str, Any]) -> list[Expr]:
 
 
 def _conditions(tree: ast.expr, sizes: Mapping[str, Any]) -> list[Expr]:
+    """Returns the conditions that a parsed guard states, which hold all; raises UnsupportedError for another form."""
     match tree:
         case ast.BoolOp(ast.And(), values):
             return [c for v in values for c in _conditions(v, sizes)]
@@ -127,6 +132,7 @@ def _conditions(tree: ast.expr, sizes: Mapping[str, Any]) -> list[Expr]:
 
 
 def _side(tree: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    """Returns one side of a comparison in a guard, a number or an expression; raises UnsupportedError for a term that is no size."""
     text = ast.unparse(tree)
     if text in sizes:
         return sizes[text]

@@ -19,7 +19,7 @@ KEEP = {
 
 
 def decompositions() -> Any:
-    """Returns torch's default decompositions without those of operators that stay whole."""
+    """Returns torch's default table of decompositions for ATen without those of operators that stay whole (KEEP)."""
     import torch
 
     table = torch.export.default_decompositions()

@@ -6,7 +6,10 @@ from typing import Any
 
 
 def calling(signature: Any) -> dict[str, Any]:
-    """Returns the trees of the arguments and of the result of an exported program, and which leaves are tensors of the program."""
+    """Returns, as data for a file, the trees of the arguments and of the result of an exported program.
+
+    With them it returns which leaves are tensors, the values that other leaves had, and the outputs that are constants.
+    """
     import torch
 
     spec = signature.program.call_spec
@@ -29,7 +32,10 @@ def _known(arg: Any) -> list[Any]:
 
 
 def described(spec: Any) -> Any:
-    """Returns a TreeSpec as JSON data: `"*"` for a leaf, else its kind, its keys and its children."""
+    """Returns a TreeSpec as JSON data: `"*"` for a leaf, else its kind, its keys and its children.
+
+    The kind is "tuple", "list", "dict", or `module:class`, whose keys are None if they are no names.
+    """
     if spec.is_leaf():
         return "*"
     children = [described(c) for c in spec.children()]

@@ -11,12 +11,13 @@ _FAMILIES = ("elementwise", "activations", "products", "spatial", "norms", "redu
 
 
 def rule_of(name: str) -> Rule | None:
-    """Returns the import rule of an operator, or None; `aten.view_copy` is `aten.view`: values are never aliased."""
+    """Returns the import rule of an operator, or None; `aten.view_copy` has that of `aten.view`: values are never aliased."""
     _load()
     return RULES.get(name) or RULES.get(name.removesuffix("_copy"))
 
 
 @cache
 def _load() -> None:
+    """Imports all files of rules, which register them; only once."""
     for family in _FAMILIES:
         import_module(f".{family}", __name__)

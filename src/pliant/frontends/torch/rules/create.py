@@ -13,6 +13,7 @@ from ..site import Site
 
 
 def _filled(site: Site, extents: Any, value: Any) -> Any:
+    """Returns a tensor of these extents, in the dtype that torch deduced, with one value: a number or a size."""
     of = site.dtype()
     if isinstance(value, Expr):
         return ops.expand(ops.reshape(site.cast(value, of), (1,) * len(extents)), tuple(extents))
@@ -21,19 +22,22 @@ def _filled(site: Site, extents: Any, value: Any) -> Any:
 
 @rule("aten.full", "aten.new_full")
 def full(site: Site, size: Any, fill_value: Any, dtype: Any = None, self: Any = None) -> Any:
-    """Imports full and new_full."""
+    """Imports full and new_full: a tensor of a size with one value, in the dtype that torch deduced."""
     return _filled(site, size, fill_value)
 
 
 @rule("aten.zeros", "aten.new_zeros", "aten.ones", "aten.new_ones", "aten.empty", "aten.new_empty", "aten.empty_permuted")
 def zeros_ones(site: Site, size: Any, dtype: Any = None, self: Any = None, physical_layout: Any = None) -> Any:
-    """Imports zeros, ones and empty, whose elements are never read before they are written."""
+    """Imports zeros, ones and empty, with their `new_` forms; empty tensors are zeros."""
     return _filled(site, size, 1 if "ones" in site.op else 0)
 
 
 @rule("aten.full_like", "aten.zeros_like", "aten.ones_like", "aten.empty_like", "aten.fill")
 def like(site: Site, self: Any, fill_value: Any = None, dtype: Any = None, value: Any = None) -> Any:
-    """Imports the fills of another tensor's shape."""
+    """Imports fills in another tensor's shape: full_like, zeros_like, ones_like, empty_like (zeros) and fill.
+
+    The value is a number, a size, or a tensor of one element.
+    """
     extents = tensor_of(self.annotation).shape
     number = fill_value if fill_value is not None else value
     if number is None:
@@ -45,7 +49,7 @@ def like(site: Site, self: Any, fill_value: Any = None, dtype: Any = None, value
 
 @rule("aten.arange")
 def arange(site: Site, end: Any, start: Any = 0, step: Any = 1, dtype: Any = None) -> Any:
-    """Imports arange."""
+    """Imports arange, in the dtype that torch deduced, of numbers and sizes."""
     of = site.dtype()
     if of.is_float and not any(isinstance(v, Expr) for v in (start, end, step)):
         return ops.arange(float(start), float(end), float(step), dtype=of)
@@ -54,17 +58,17 @@ def arange(site: Site, end: Any, start: Any = 0, step: Any = 1, dtype: Any = Non
 
 @rule("aten.scalar_tensor")
 def scalar_tensor(site: Site, s: Any, dtype: Any = None) -> Any:
-    """Imports scalar_tensor."""
+    """Imports scalar_tensor: a number or size as a tensor without dims."""
     return site.cast(s, site.dtype())
 
 
 @rule("aten.eye")
 def eye(site: Site, n: Any, m: Any = None, dtype: Any = None) -> Any:
-    """Imports eye."""
+    """Imports eye: ones on the diagonal of a matrix [n, m], by default [n, n], else zeros."""
     return ops.eye(n, n if m is None else m, dtype=site.dtype())
 
 
 @rule("aten.linspace")
 def linspace(site: Site, start: Any, end: Any, steps: Any, dtype: Any = None) -> Any:
-    """Imports linspace of numbers."""
+    """Imports linspace between two numbers; a bound that is computed is not supported."""
     return ops.linspace(float(start), float(end), steps, dtype=site.dtype())

@@ -58,12 +58,16 @@ _BITWISE = {"and": (ops.logical_and, ops.bitwise_and), "or": (ops.logical_or, op
 
 
 def _named(table: Any, prefix: str = "aten.") -> list[str]:
+    """Returns the keys of a table as names of operators, with the prefix before each."""
     return [prefix + name for name in table]
 
 
 @rule(*_named(_UNARY))
 def unary(site: Site, self: Any) -> Any:
-    """Imports the functions of one operand, computed in the dtype of the result: floats for most."""
+    """Imports the functions of one operand, computed in the dtype of the result: floats for most.
+
+    Sign and relu of bools are the operand itself. The sign of NaN is 0.
+    """
     of = site.dtype()
     if of is bool_:  # sign and relu of bools
         return self
@@ -77,13 +81,13 @@ def unary(site: Site, self: Any) -> Any:
 
 @rule(*_named(_ROUNDING))
 def rounding(site: Site, self: Any) -> Any:
-    """Imports ceil, floor and trunc; integers stay as they are."""
+    """Imports ceil, floor, trunc and fix (which is trunc); integers stay as they are."""
     return _ROUNDING[site.op.removeprefix("aten.")](self) if dtype_in(self).is_float else self
 
 
 @rule("aten.round")
 def round_(site: Site, self: Any, decimals: int = 0) -> Any:
-    """Imports round: halves to even; with decimals, of the number scaled by a power of ten."""
+    """Imports round: halves to even; with decimals, of the number scaled by a power of ten. Integers stay as they are."""
     if not dtype_in(self).is_float:
         return self
     if not decimals:
@@ -96,7 +100,7 @@ def round_(site: Site, self: Any, decimals: int = 0) -> Any:
 
 @rule("aten.abs", "aten.neg")
 def abs_neg(site: Site, self: Any) -> Any:
-    """Imports abs and neg."""
+    """Imports abs and neg; bools stay as they are."""
     if dtype_in(self) is bool_:
         return self
     return (ops.abs if site.op == "aten.abs" else ops.neg)(self)
@@ -104,7 +108,7 @@ def abs_neg(site: Site, self: Any) -> Any:
 
 @rule("aten.add", "aten.sub", "aten.rsub")
 def add_sub(site: Site, self: Any, other: Any, alpha: Any = 1) -> Any:
-    """Imports add, sub and rsub: `self + alpha * other`; an `or` for bools."""
+    """Imports add and sub (`self + alpha * other`, or minus), and rsub, with the operands swapped; an `or` for bools."""
     of = site.dtype()
     a, b = site.cast(self, of), site.cast(other, of)
     if of is bool_:
@@ -143,7 +147,7 @@ def fmax_fmin(site: Site, self: Any, other: Any) -> Any:
 
 @rule("aten.div")
 def div(site: Site, self: Any, other: Any, rounding_mode: str | None = None) -> Any:
-    """Imports div: true division of floats, or rounded toward zero or minus infinity."""
+    """Imports div: true division of floats, or a quotient rounded toward zero ("trunc") or minus infinity ("floor")."""
     of = site.dtype()
     a, b = site.cast(self, of), site.cast(other, of)
     if of.is_float:
@@ -156,14 +160,17 @@ def div(site: Site, self: Any, other: Any, rounding_mode: str | None = None) -> 
 
 @rule("aten.floor_divide")
 def floor_divide(site: Site, self: Any, other: Any) -> Any:
-    """Imports floor_divide: the quotient rounded toward minus infinity."""
+    """Imports floor_divide, of floats or integers: the quotient rounded toward minus infinity."""
     of = site.dtype()
     a, b = site.cast(self, of), site.cast(other, of)
     return _floor_divided(a, b) if of.is_float else ops.floor_divide(a, b)
 
 
 def _floor_divided(a: Any, b: Any) -> Any:
-    """Returns `a // b` of floats as torch computes it: from the exact remainder, so that no rounding crosses a whole number."""
+    """Returns `a // b` of floats as torch computes it: from the exact remainder, so that no rounding crosses a whole number.
+
+    Where b is 0 it is `a / b`, infinite or NaN.
+    """
     rest = ops.fmod(a, b)
     quotient = ops.div(ops.sub(a, rest), b)
     crossing = ops.logical_and(ops.not_equal(rest, 0.0), ops.not_equal(ops.less(b, 0.0), ops.less(rest, 0.0)))
@@ -176,14 +183,14 @@ def _floor_divided(a: Any, b: Any) -> Any:
 
 @rule("aten.remainder", "aten.fmod", "aten.atan2")
 def by_name(site: Site, self: Any, other: Any) -> Any:
-    """Imports remainder, fmod and atan2."""
+    """Imports remainder, fmod and atan2 by our operators of these names, with the operands cast to the dtype of the result."""
     of = site.dtype()
     return getattr(ops, site.op.removeprefix("aten."))(site.cast(self, of), site.cast(other, of))
 
 
 @rule("aten.pow")
 def pow_(site: Site, self: Any, exponent: Any) -> Any:
-    """Imports pow; small constant exponents become products and roots, as torch computes them."""
+    """Imports pow; an exponent of 2, and for floats of 1, 3, 0.5, -0.5, -1 or -2, becomes products and roots, as torch computes them."""
     of = site.dtype()
     x = site.cast(self, of)
     if isinstance(exponent, bool | int | float) and of.is_float:
@@ -200,7 +207,7 @@ def pow_(site: Site, self: Any, exponent: Any) -> Any:
 
 @rule(*_named(_COMPARE))
 def compare(site: Site, self: Any, other: Any) -> Any:
-    """Imports the comparisons, in the dtype that torch promotes the operands to."""
+    """Imports the comparisons eq, ne, lt, le, gt and ge, in the dtype that torch promotes the operands to; false is less than true."""
     a, b = site.promoted("self", "other")
     if dtype_in(a) is bool_ and site.op not in ("aten.eq", "aten.ne"):
         a, b = ops.cast(a, i8), ops.cast(b, i8)
@@ -215,7 +222,7 @@ def logical(site: Site, self: Any, other: Any) -> Any:
 
 @rule("aten.logical_not")
 def logical_not(site: Site, self: Any) -> Any:
-    """Imports logical_not."""
+    """Imports logical_not: true for false, and for numbers that are 0."""
     return ops.logical_not(site.cast(self, bool_))
 
 
@@ -235,7 +242,7 @@ def bitwise_not(site: Site, self: Any) -> Any:
 
 @rule("aten.bitwise_left_shift", "aten.bitwise_right_shift")
 def shift(site: Site, self: Any, other: Any) -> Any:
-    """Imports the shifts of integers."""
+    """Imports bitwise_left_shift and bitwise_right_shift of integers, cast to the dtype of the result."""
     of = site.dtype()
     make = ops.shift_left if "left" in site.op else ops.shift_right
     return make(site.cast(self, of), site.cast(other, of))
@@ -243,14 +250,14 @@ def shift(site: Site, self: Any, other: Any) -> Any:
 
 @rule("aten.isnan", "aten.isinf", "aten.isfinite")
 def classified(site: Site, self: Any) -> Any:
-    """Imports isnan, isinf and isfinite; integers are finite."""
+    """Imports isnan, isinf and isfinite, which give bools; integers are finite."""
     x = site.cast(self, f32) if not dtype_in(self).is_float else self
     return {"aten.isnan": ops.is_nan, "aten.isinf": ops.is_inf, "aten.isfinite": ops.is_finite}[site.op](x)
 
 
 @rule("aten.clamp", "aten.clamp_min", "aten.clamp_max")
 def clamp(site: Site, self: Any, min: Any = None, max: Any = None) -> Any:
-    """Imports clamp: first the lower bound, then the upper one."""
+    """Imports clamp: first the lower bound, then the upper one; a bound that is None does not limit."""
     of = site.dtype()
     x = site.cast(self, of)
     larger, smaller = (ops.logical_or, ops.logical_and) if of is bool_ else (ops.maximum, ops.minimum)
@@ -261,7 +268,7 @@ def clamp(site: Site, self: Any, min: Any = None, max: Any = None) -> Any:
 
 @rule("aten.signbit")
 def signbit(site: Site, self: Any) -> Any:
-    """Imports signbit: true for negative numbers, -0.0 and NaN with a sign."""
+    """Imports signbit: true for negative numbers, -0.0 and NaN with a sign; false for bools."""
     of = dtype_in(self)
     if of is bool_:
         return ops.logical_xor(self, self)
@@ -278,7 +285,7 @@ def copysign(site: Site, self: Any, other: Any) -> Any:
 
 @rule("aten.where")
 def where(site: Site, condition: Any, self: Any, other: Any) -> Any:
-    """Imports where with three operands."""
+    """Imports where with three operands: the first value where the condition is true, else the second, both in the promoted dtype."""
     of = site.dtype()
     return ops.where(site.cast(condition, bool_), site.cast(self, of), site.cast(other, of))
 
@@ -304,13 +311,13 @@ def lerp(site: Site, self: Any, end: Any, weight: Any) -> Any:
 
 @rule("aten._to_copy", "prims.convert_element_type")
 def to_copy(site: Site, self: Any, dtype: Any = None) -> Any:
-    """Imports casts to another dtype."""
+    """Imports casts to the dtype that torch deduced, that of the operand if none is given."""
     return site.cast(self, site.dtype())
 
 
 @rule("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.contiguous", "aten.dropout", "prims.device_put")
 def same(site: Site, self: Any = None, a: Any = None, input: Any = None, p: Any = None, train: Any = None) -> Any:
-    """Imports what only changes memory: values of programs are never aliased."""
+    """Imports operators that only change memory, and dropout, which does nothing in inference: returns the operand itself."""
     return next(v for v in (self, a, input) if v is not None)
 
 

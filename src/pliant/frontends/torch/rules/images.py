@@ -19,7 +19,10 @@ def upsample(
     site: Site, input: Any = None, self: Any = None, output_size: Any = None, align_corners: bool = False, scale_factors: Any = None,
     scales: Any = None, scales_d: Any = None, scales_h: Any = None, scales_w: Any = None,
 ) -> Any:  # fmt: skip
-    """Imports the interpolations to a size, or by scale factors."""
+    """Imports the interpolations (nearest, linear, bicubic) of one to three dims to a size, or by scale factors.
+
+    If both are given, the factors decide unless corners are aligned. Nearest takes the element below, without half pixels.
+    """
     x = input if self is None else self
     mode = _MODES[site.op.removeprefix("aten.upsample_")[:-2]]
     dims = rank(x) - 2
@@ -37,7 +40,7 @@ def upsample(
 
 @rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
 def grid_sampler(site: Site, input: Any, grid: Any, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: bool = False) -> Any:
-    """Imports grid_sampler by the sampling that ONNX's GridSample uses too."""
+    """Imports grid_sampler by the sampling that ONNX's GridSample uses, too: the image at the points of a grid, of two or three dims."""
     mode = ("linear", "nearest", "cubic")[interpolation_mode]
     outside = ("zeros", "border", "reflection")[padding_mode]
     dims = rank(input) - 2

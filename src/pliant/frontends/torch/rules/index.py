@@ -16,13 +16,13 @@ REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "ama
 
 @rule("aten.embedding")
 def embedding(site: Site, weight: Any, indices: Any, padding_idx: Any = -1, scale_grad_by_freq: Any = False, sparse: Any = False) -> Any:
-    """Imports embedding; what only gradients need is ignored."""
+    """Imports embedding: the rows of the weight at the indices; what only gradients need is ignored."""
     return ops.take(weight, indices, axis=0)
 
 
 @rule("aten.index_select")
 def index_select(site: Site, self: Any, dim: int, index: Any) -> Any:
-    """Imports index_select."""
+    """Imports index_select: the elements at the indices along an axis; a tensor without dims counts as one element."""
     if not rank(self):
         return ops.reshape(ops.take(ops.reshape(self, (1,)), index), ())
     at = index if rank(index) else ops.reshape(index, (1,))
@@ -31,7 +31,7 @@ def index_select(site: Site, self: Any, dim: int, index: Any) -> Any:
 
 @rule("aten.gather")
 def gather(site: Site, self: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
-    """Imports gather along an axis."""
+    """Imports gather along an axis; a tensor without dims counts as one element."""
     if not rank(self):
         return ops.reshape(ops.take(ops.reshape(self, (1,)), ops.reshape(index, (1,))), index.tensor.shape)
     return ops.gather(self, index, axis=normal(dim, rank(self)))
@@ -41,8 +41,8 @@ def gather(site: Site, self: Any, dim: int, index: Any, sparse_grad: bool = Fals
 def index(site: Site, self: Any, indices: Any) -> Any:
     """Imports indexing by tensors: they broadcast, and None keeps an axis.
 
-    The indexed axes come first; if they are adjacent, the new dims take their place, else they come first too. A mask of the first axes
-    gives a dim that is known only at run time. Raises UnsupportedError for a mask among other indices.
+    If the indexed axes are adjacent, the new dims take their place, else they come first. A mask of the first axes gives a dim that is
+    known only at run time. Raises UnsupportedError for a mask among other indices.
     """
     if any(i is not None and dtype_in(i) is bool_ for i in indices):
         if indices[0] is None or any(i is not None for i in indices[1:]):
@@ -74,7 +74,7 @@ def _at(x: Any, indices: list[Any]) -> Any:
 
 @rule("aten.nonzero")
 def nonzero(site: Site, self: Any) -> Any:
-    """Imports nonzero: the indices of the elements that are not 0, whose number is known only at run time."""
+    """Imports nonzero: the indices of the elements that are not 0, a row for each; their number is known only at run time."""
     return ops.nonzero(site.cast(self, bool_)) if rank(self) else ops.slice(ops.nonzero(ops.reshape(site.cast(self, bool_), (1,))), 1, 0, 0)
 
 
@@ -86,7 +86,10 @@ def masked_select(site: Site, self: Any, mask: Any) -> Any:
 
 @rule("aten.index_put", "aten._unsafe_index_put")
 def index_put(site: Site, self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """Imports index_put: by one mask as a select, by indices with None for whole axes."""
+    """Imports index_put: by one mask as a select, by indices with None for whole axes; with `accumulate` values are added.
+
+    Returns the new tensor. Raises UnsupportedError for a mask with several values, or among other indices.
+    """
     of = dtype_in(self)
     values = site.cast(values, of)
     masks = [i for i in indices if i is not None and dtype_in(i) is bool_]
@@ -113,7 +116,10 @@ def _values_first(values: Any, lead: int, new: int, others: int) -> Any:
 
 
 def _put_masked(site: Site, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
-    """Returns `x` with one value, or values that broadcast, where a mask is true."""
+    """Returns `x` with one value where a mask of its first axes is true, or with it added there (`accumulate`).
+
+    Raises UnsupportedError for several values, and for a mask that is not the first and only index.
+    """
     mask = next(i for i in indices if i is not None)
     one = sum(i is not None for i in indices) == 1 and indices[0] is not None
     scalar = all(n == 1 for n in shape(values))
@@ -128,7 +134,10 @@ def _put_masked(site: Site, x: Any, indices: Any, values: Any, accumulate: bool)
 def scatter(
     site: Site, self: Any, dim: int, index: Any, src: Any = None, value: Any = None, reduce: Any = None, include_self: bool = True
 ) -> Any:
-    """Imports scatter of values or of one number, with or without a reduction. Raises UnsupportedError for a mean."""
+    """Imports scatter of values or of one number, with or without a reduction.
+
+    Raises UnsupportedError for a mean, and for a reduction without the operand itself.
+    """
     of = dtype_in(self)
     updates = site.cast(value if src is None else src, of)
     how = "add" if site.op == "aten.scatter_add" else "none" if reduce is None else REDUCTIONS.get(reduce)
@@ -146,13 +155,13 @@ def scatter(
 
 
 def scatter_one(x: Any, index: Any, updates: Any, how: str) -> Any:
-    """Returns a scatter into a tensor of one dim."""
+    """Returns a scatter into a tensor of one dim, with the reduction `how` ("none" replaces elements)."""
     return ops.scatter(x, index, updates, axis=0, reduction=how)
 
 
 @rule("aten.index_copy", "aten.index_add", "aten.index_fill")
 def index_copy(site: Site, self: Any, dim: int, index: Any, source: Any = None, alpha: Any = 1, value: Any = None) -> Any:
-    """Imports index_copy, index_add and index_fill: slices written along an axis."""
+    """Imports index_copy, index_add and index_fill: slices along an axis replaced by others, with others times `alpha` added, or filled."""
     of = dtype_in(self)
     if not rank(self):
         x, axis = ops.reshape(self, (1,)), 0
@@ -179,7 +188,7 @@ def _moved(x: Any, axis: int, to: int) -> Any:
 def slice_scatter(
     site: Site, self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1, index: Any = None
 ) -> Any:
-    """Imports slice_scatter and select_scatter: a slice replaced by other values."""
+    """Imports slice_scatter and select_scatter: a copy in which a slice, or one index along an axis, is replaced by other values."""
     from .shapes import bound
 
     axis = normal(dim, rank(self))
@@ -200,13 +209,13 @@ def slice_scatter(
 
 @rule("aten.masked_fill")
 def masked_fill(site: Site, self: Any, mask: Any, value: Any) -> Any:
-    """Imports masked_fill."""
+    """Imports masked_fill: a value where the mask is true; the dtype stays that of the operand."""
     return ops.where(mask, site.cast(value, dtype_in(self)), self)
 
 
 @rule("aten.masked_scatter")
 def masked_scatter(site: Site, self: Any, mask: Any, source: Any) -> Any:
-    """Imports masked_scatter: the elements of the source in order, where the mask is true."""
+    """Imports masked_scatter: the elements of the source, in order, where the mask is true, and the operand elsewhere."""
     wanted = self.tensor.shape
     flags = ops.reshape(ops.expand(mask, wanted), (-1,))
     order = ops.sub(ops.cumsum(ops.cast(flags, i64), axis=0), 1)

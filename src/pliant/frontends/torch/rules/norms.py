@@ -11,18 +11,19 @@ from ..site import Site, dtype_in, rank, shape
 
 
 def _axis(x: Any, normalized_shape: Any) -> int:
+    """Returns the first of the last dims over which a tensor is normalized."""
     return rank(x) - len(normalized_shape)
 
 
 @rule("aten.layer_norm")
 def layer_norm(site: Site, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Imports layer_norm over the last dims."""
+    """Imports layer_norm over the last dims, as many as `normalized_shape` has."""
     return ops.layer_norm(input, weight, bias, axis=_axis(input, normalized_shape), eps=eps)
 
 
 @rule("aten.native_layer_norm")
 def native_layer_norm(site: Site, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """Imports native_layer_norm: the result, the mean and the reciprocal of the deviation."""
+    """Imports native_layer_norm: a list of the result, the mean, and the reciprocal of the deviation (with eps), both with dims of 1."""
     axis = list(range(_axis(input, normalized_shape), rank(input)))
     mean = ops.mean(input, axis=axis, keepdims=True)
     spread = ops.rsqrt(ops.add(ops.var(input, axis=axis, keepdims=True, correction=0), eps))
@@ -31,7 +32,10 @@ def native_layer_norm(site: Site, input: Any, normalized_shape: Any, weight: Any
 
 @rule("aten.rms_norm")
 def rms_norm(site: Site, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    """Imports rms_norm, in f32 for 16-bit floats as torch computes it; the default eps is that of the dtype that it computes in."""
+    """Imports rms_norm over the last dims, in f32 for 16-bit floats as torch computes it.
+
+    The default eps is that of the dtype that it computes in; a missing weight is 1.
+    """
     import numpy as np
 
     of = dtype_in(input)
@@ -47,7 +51,7 @@ def rms_norm(site: Site, input: Any, normalized_shape: Any, weight: Any = None, 
 
 @rule("aten.group_norm")
 def group_norm(site: Site, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Imports group_norm."""
+    """Imports group_norm; a missing weight is 1, a missing bias 0."""
     return ops.group_norm(input, weight, bias, groups=num_groups, eps=eps)
 
 
@@ -55,7 +59,7 @@ def group_norm(site: Site, input: Any, num_groups: int, weight: Any = None, bias
 def native_group_norm(
     site: Site, input: Any, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: int, eps: float
 ) -> Any:  # the schema's names
-    """Imports native_group_norm; its statistics, for gradients, are not computed."""
+    """Imports native_group_norm: a list of the result and two Nones; its statistics, for gradients, are not computed."""
     return [ops.group_norm(input, weight, bias, groups=group, eps=eps), None, None]
 
 
@@ -63,7 +67,7 @@ def native_group_norm(
 def instance_norm(
     site: Site, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float, eps: float
 ) -> Any:
-    """Imports instance_norm of the operand's own statistics, or of the running ones."""
+    """Imports instance_norm, with the operand's own statistics (`use_input_stats`) or with the running ones."""
     if use_input_stats:
         return ops.instance_norm(input, weight, bias, eps=eps)
     return _batch_norm(site, input, weight, bias, running_mean, running_var, eps)
@@ -83,7 +87,11 @@ def batch_norm(
     site: Site, input: Any, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
     training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    """Imports batch norm with given statistics, or with those of the batch."""
+    """Imports batch norm with given statistics, or with those of the batch; returns a list of the result and two statistics.
+
+    With given statistics these two are None, else the mean and the reciprocal of the deviation. Raises UnsupportedError for training with
+    running statistics, which it would have to update.
+    """
     if not training and running_mean is not None:
         return [_batch_norm(site, input, weight, bias, running_mean, running_var, eps), None, None]
     if running_mean is not None:

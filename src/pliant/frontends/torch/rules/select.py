@@ -12,7 +12,10 @@ from ..site import Site, rank
 
 @rule("aten.histc")
 def histc(site: Site, self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Imports histc with given bounds: the number of elements in each of equal parts of a range."""
+    """Imports histc with given bounds: the number of elements in each of `bins` equal parts of the range; others are not counted.
+
+    Raises UnsupportedError for equal bounds, for which torch takes the least and largest element.
+    """
     if min == max:
         raise site.unsupported("bounds that are those of the elements are not supported")
     of = site.dtype()
@@ -26,7 +29,7 @@ def histc(site: Site, self: Any, bins: int = 100, min: Any = 0, max: Any = 0) ->
 
 @rule("aten.isin")
 def isin(site: Site, elements: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Imports isin: whether each element is among others."""
+    """Imports isin: for each element whether it is among the test elements, or with `invert` whether it is not."""
     of = site.common("elements", "test_elements")
     x, y = site.cast(elements, of), ops.reshape(site.cast(test_elements, of), (-1,))
     found = ops.any(ops.equal(ops.unsqueeze(x, rank(x)), y), axis=rank(x))

@@ -15,7 +15,7 @@ LARGEST = (1 << 62) - 1  # ends of slices from here on stand for the end of the 
 
 @rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy")
 def view(site: Site, self: Any, size: Any = None, shape: Any = None, dtype: Any = None) -> Any:
-    """Imports reshapes."""
+    """Imports reshapes to a size, and `view` as another dtype, which keeps the bits."""
     if dtype is not None:
         return ops.bit_cast(self, site.dtype())
     wanted = size if size is not None else shape
@@ -24,13 +24,13 @@ def view(site: Site, self: Any, size: Any = None, shape: Any = None, dtype: Any 
 
 @rule("aten.flatten")
 def flatten(site: Site, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """Imports flatten."""
+    """Imports flatten: the dims from `start_dim` to `end_dim`, by default all, become one."""
     return ops.flatten(self, start_dim, end_dim)
 
 
 @rule("aten.permute", "aten.transpose", "aten.t", "aten.movedim", "aten.swapaxes")
 def permute(site: Site, self: Any, dims: Any = None, dim0: Any = None, dim1: Any = None) -> Any:
-    """Imports permutations of axes."""
+    """Imports permutations of axes: permute by a list, transpose and swapaxes of two axes, and t, which swaps the only two."""
     n = rank(self)
     if dims is not None:
         return ops.permute(self, [normal(a, n) for a in dims]) if n else self
@@ -44,13 +44,17 @@ def permute(site: Site, self: Any, dims: Any = None, dim0: Any = None, dim1: Any
 
 @rule("aten.unsqueeze")
 def unsqueeze(site: Site, self: Any, dim: int) -> Any:
-    """Imports unsqueeze."""
+    """Imports unsqueeze: a new dim of 1; a negative axis counts from the end of the result."""
     return ops.unsqueeze(self, dim + rank(self) + 1 if dim < 0 else dim)
 
 
 @rule("aten.squeeze")
 def squeeze(site: Site, self: Any, dim: Any = None) -> Any:
-    """Imports squeeze: dims that are known to be 1 go. One that may be 1 at run time stays, and the contract says that it is more."""
+    """Imports squeeze of all axes or of some: dims that are known to be 1 go.
+
+    One that may be 1 at run time stays, and the program then checks that it is more. Raises UnsupportedError for a dim that is 1 for torch,
+    but not known to be here.
+    """
     n = rank(self)
     wanted = range(n) if dim is None else [normal(a, n) for a in (dim if isinstance(dim, list | tuple) else [dim])]
     gone = [a for a in wanted if a < n and not isinstance(shape(self)[a], Expr) and shape(self)[a] == 1]
@@ -73,7 +77,7 @@ def expand(site: Site, self: Any, size: Any) -> Any:
 
 @rule("aten.cat", "aten.concat")
 def cat(site: Site, tensors: Any, dim: int = 0) -> Any:
-    """Imports cat; legacy operands of one dim without elements do not count."""
+    """Imports cat along an axis, in the promoted dtype; legacy operands of one dim without elements do not count."""
     of = site.dtype()
     dims = max(rank(t) for t in tensors)
     counted = [site.cast(t, of) for t in tensors if rank(t) == dims and not (dims > 1 and shape(t) == (0,))]
@@ -82,13 +86,16 @@ def cat(site: Site, tensors: Any, dim: int = 0) -> Any:
 
 @rule("aten.stack")
 def stack(site: Site, tensors: Any, dim: int = 0) -> Any:
-    """Imports stack."""
+    """Imports stack: tensors of one shape joined along a new axis, in the promoted dtype."""
     of = site.dtype()
     return ops.stack([site.cast(t, of) for t in tensors], normal(dim, rank(tensors[0]) + 1))
 
 
 def bound(value: Any, extent: Any, default: Any) -> Any:
-    """Returns a bound of a slice counted from the start and clamped to 0..extent, as Python does."""
+    """Returns a bound of a slice counted from the start and clamped to 0..extent, as Python does.
+
+    The default stands for None and for very large integers. A bound that is an expression may turn out to be negative.
+    """
     if value is None or (isinstance(value, int) and value >= LARGEST):
         return default
     if isinstance(value, int) and isinstance(extent, int):
@@ -105,7 +112,7 @@ def bound(value: Any, extent: Any, default: Any) -> Any:
 
 @rule("aten.slice")
 def slice_(site: Site, self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """Imports slices; bounds are clamped to the axis."""
+    """Imports slices along an axis; bounds are clamped to it, and an end before the start gives an empty slice."""
     axis = normal(dim, rank(self))
     n = shape(self)[axis]
     first, last = bound(start, n, 0), bound(end, n, n)
@@ -120,7 +127,7 @@ def slice_(site: Site, self: Any, dim: int = 0, start: Any = None, end: Any = No
 
 @rule("aten.narrow")
 def narrow(site: Site, self: Any, dim: int, start: Any, length: Any) -> Any:
-    """Imports narrow."""
+    """Imports narrow: `length` elements along an axis from `start`, which counts from the end if it is negative."""
     axis = normal(dim, rank(self))
     first = start + shape(self)[axis] if isinstance(start, int) and start < 0 else start
     return ops.slice(self, axis, first, first + length)
@@ -128,7 +135,7 @@ def narrow(site: Site, self: Any, dim: int, start: Any, length: Any) -> Any:
 
 @rule("aten.select")
 def select(site: Site, self: Any, dim: int, index: Any) -> Any:
-    """Imports select: one index along an axis, which goes."""
+    """Imports select: the elements at one index along an axis, which goes; a negative index counts from the end."""
     axis = normal(dim, rank(self))
     n = shape(self)[axis]
     at = plain(wide(n) + index) if isinstance(index, int) and index < 0 else index
@@ -137,9 +144,9 @@ def select(site: Site, self: Any, dim: int, index: Any) -> Any:
 
 @rule("aten.split", "aten.split_with_sizes")
 def split(site: Site, self: Any, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> Any:
-    """Imports split into parts of one size, the last possibly smaller, or of listed sizes.
+    """Imports split into parts of one size, the last possibly smaller, or of listed sizes; returns a list.
 
-    Raises UnsupportedError if the number of parts is known only at run time.
+    If an extent is known only at run time, there are as many parts as torch counted at the example.
     """
     axis = normal(dim, rank(self))
     n = shape(self)[axis]
@@ -165,7 +172,7 @@ def _equal_parts(site: Site, n: Any, size: Any) -> list[Any]:
 
 @rule("aten.chunk")
 def chunk(site: Site, self: Any, chunks: int, dim: int = 0) -> Any:
-    """Imports chunk."""
+    """Imports chunk: a list of at most `chunks` parts of one size, the last possibly smaller."""
     axis = normal(dim, rank(self))
     n = shape(self)[axis]
     size = -(-n // chunks) if isinstance(n, int) else plain((n + (chunks - 1)) // chunks)
@@ -174,19 +181,19 @@ def chunk(site: Site, self: Any, chunks: int, dim: int = 0) -> Any:
 
 @rule("aten.unbind")
 def unbind(site: Site, self: Any, dim: int = 0) -> Any:
-    """Imports unbind."""
+    """Imports unbind: a list of the tensors at each index of an axis, which goes."""
     return list(ops.unbind(self, axis=normal(dim, rank(self))))
 
 
 @rule("aten.flip")
 def flip(site: Site, self: Any, dims: Any) -> Any:
-    """Imports flip."""
+    """Imports flip: the elements in reverse order along the given axes."""
     return ops.flip(self, [normal(a, rank(self)) for a in dims]) if dims and rank(self) else self
 
 
 @rule("aten.roll")
 def roll(site: Site, self: Any, shifts: Any, dims: Any = ()) -> Any:
-    """Imports roll along axes, or of all elements."""
+    """Imports roll along axes, or, without axes, of all elements as one row."""
     moves = list(shifts) if isinstance(shifts, list | tuple) else [shifts]
     if dims:
         return ops.roll(self, moves, [normal(a, rank(self)) for a in dims])
@@ -195,7 +202,7 @@ def roll(site: Site, self: Any, shifts: Any, dims: Any = ()) -> Any:
 
 @rule("aten.repeat", "aten.tile")
 def repeat(site: Site, self: Any, repeats: Any = None, dims: Any = None) -> Any:
-    """Imports repeat and tile: copies along each axis."""
+    """Imports repeat and tile: so many copies along each axis; missing counts at the front are 1, and missing axes are added."""
     counts = list(repeats if repeats is not None else dims)
     x = self
     counts = [1] * (rank(x) - len(counts)) + counts
@@ -211,7 +218,10 @@ def repeat(site: Site, self: Any, repeats: Any = None, dims: Any = None) -> Any:
 
 @rule("aten.repeat_interleave")
 def repeat_interleave(site: Site, self: Any = None, repeats: Any = None, dim: Any = None, output_size: Any = None) -> Any:
-    """Imports repeat_interleave with one count for all elements."""
+    """Imports repeat_interleave with one count for all elements, along an axis or, without one, of all elements as one row.
+
+    Raises UnsupportedError for a count that is no constant integer.
+    """
     if not isinstance(repeats, int):
         raise site.unsupported("a number of repetitions that is computed is not supported")
     x = ops.reshape(self, (-1,)) if dim is None else self
@@ -220,7 +230,7 @@ def repeat_interleave(site: Site, self: Any = None, repeats: Any = None, dim: An
 
 @rule("aten.constant_pad_nd", "aten.pad")
 def constant_pad(site: Site, self: Any, pad: Any, value: Any = 0, mode: str = "constant") -> Any:
-    """Imports padding; negative amounts cut."""
+    """Imports padding with a constant (by default 0), by reflection, by the border or circular; negative amounts cut."""
     names = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "circular"}
     number = 0 if value is None else value
     return padded(self, pad, names[mode], bool(number) if dtype_in(self).name == "bool" else number)
@@ -229,12 +239,15 @@ def constant_pad(site: Site, self: Any, pad: Any, value: Any = 0, mode: str = "c
 @rule("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d", "aten.replication_pad1d", "aten.replication_pad2d",
       "aten.replication_pad3d")  # fmt: skip
 def border_pad(site: Site, self: Any, padding: Any) -> Any:
-    """Imports reflection and replication padding."""
+    """Imports reflection padding, and replication padding, which repeats the border; negative amounts cut."""
     return padded(self, padding, "reflect" if "reflection" in site.op else "edge")
 
 
 def padded(x: Any, amounts: Any, mode: str, value: Any = 0) -> Any:
-    """Returns `x` padded by torch's list of amounts: pairs from the last dim on."""
+    """Returns `x` padded by torch's list of amounts, pairs (before, after) from the last dim on; negative amounts cut.
+
+    `mode` is that of our operator `pad`, `value` the constant.
+    """
     n = rank(x)
     pairs = [(0, 0)] * (n - len(amounts) // 2) + [(amounts[k], amounts[k + 1]) for k in range(len(amounts) - 2, -1, -2)]
     for axis, (a, b) in enumerate(pairs):
@@ -250,7 +263,7 @@ def padded(x: Any, amounts: Any, mode: str, value: Any = 0) -> Any:
 
 @rule("aten.pixel_shuffle", "aten.pixel_unshuffle")
 def pixel_shuffle(site: Site, self: Any, upscale_factor: int = 1, downscale_factor: int = 1) -> Any:
-    """Imports pixel_shuffle and its inverse."""
+    """Imports pixel_shuffle, (…, c * r * r, h, w) to (…, c, h * r, w * r), and its inverse pixel_unshuffle."""
     *lead, c, h, w = self.tensor.shape
     axes = list(range(len(lead)))
     k = len(lead)
@@ -267,7 +280,7 @@ def pixel_shuffle(site: Site, self: Any, upscale_factor: int = 1, downscale_fact
 
 @rule("aten.channel_shuffle")
 def channel_shuffle(site: Site, self: Any, groups: int) -> Any:
-    """Imports channel_shuffle."""
+    """Imports channel_shuffle: channels in `groups` groups are interleaved, so that the first ones of all groups come first."""
     n, c, *spatial = self.tensor.shape
     split_ = ops.reshape(self, (n, groups, plain(c // groups), *spatial))
     return ops.reshape(ops.permute(split_, [0, 2, 1, *range(3, 3 + len(spatial))]), (n, c, *spatial))
@@ -275,13 +288,13 @@ def channel_shuffle(site: Site, self: Any, groups: int) -> Any:
 
 @rule("aten.tril", "aten.triu")
 def triangle(site: Site, self: Any, diagonal: Any = 0) -> Any:
-    """Imports tril and triu."""
+    """Imports tril and triu: the elements on one side of a diagonal, that included, and 0 elsewhere."""
     return (ops.tril if site.op == "aten.tril" else ops.triu)(self, diagonal)
 
 
 @rule("aten.unfold")
 def unfold(site: Site, self: Any, dimension: int, size: int, step: int) -> Any:
-    """Imports unfold: windows along an axis, whose elements become the last dim."""
+    """Imports unfold: windows of `size` elements, `step` apart, along an axis; their elements become the last dim."""
     axis = normal(dimension, rank(self))
     n = wide(shape(self)[axis])
     count = plain((n - size) // step + 1)
@@ -294,7 +307,7 @@ def unfold(site: Site, self: Any, dimension: int, size: int, step: int) -> Any:
 
 @rule("aten.diagonal")
 def diagonal(site: Site, self: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """Imports diagonal: it becomes the last dim."""
+    """Imports diagonal of two axes, `offset` above the main one: it becomes the last dim."""
     n = rank(self)
     a, b = normal(dim1, n), normal(dim2, n)
     rows, columns = wide(shape(self)[a]), wide(shape(self)[b])
@@ -309,7 +322,10 @@ def diagonal(site: Site, self: Any, offset: int = 0, dim1: int = 0, dim2: int = 
 
 @rule("aten.as_strided")
 def as_strided(site: Site, self: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-    """Imports as_strided of a contiguous tensor, as a gather of its elements."""
+    """Imports as_strided of a contiguous tensor, as a gather of its elements.
+
+    Raises UnsupportedError for an operand that torch has strided or with an offset.
+    """
     fake = site.fakes["self"]
     if not fake.is_contiguous() or fake.storage_offset() != 0:  # strides count elements of the storage, which is not here
         raise site.unsupported("as_strided of a tensor that is itself strided is not supported")

@@ -26,7 +26,10 @@ def batched(x: Any, dims: int, make: Callable[[Any], Any]) -> Any:
 
 
 def conv_padding(padding: Any, kernel: Any, dilation: list[int]) -> Any:
-    """Returns the padding of a convolution: amounts, or pairs for "same", whose odd element comes after."""
+    """Returns the padding of a convolution: amounts for each dim, or pairs for "same", of which the odd element comes after.
+
+    "valid" is no padding.
+    """
     if padding == "valid":
         return [0] * len(dilation)
     if padding == "same":
@@ -39,7 +42,10 @@ def conv_padding(padding: Any, kernel: Any, dilation: list[int]) -> Any:
 def conv(
     site: Site, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
-    """Imports the convolutions of one to three dims."""
+    """Imports the convolutions of one to three dims; the padding is given by amounts, "same" or "valid".
+
+    An operand without a batch dim gives a result without one.
+    """
     dims = rank(weight) - 2
     steps = each(dilation, dims)
     pads = conv_padding(padding, shape(weight)[2:], steps)
@@ -52,7 +58,7 @@ def convolution(
     site: Site, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
     groups: int,
 ) -> Any:  # fmt: skip
-    """Imports the convolution that torch decomposes others to."""
+    """Imports `aten.convolution`, to which torch decomposes the others, as `conv` or, if transposed, as `conv_transpose`."""
     if transposed:
         return conv_transpose(site, input, weight, bias, stride, padding, output_padding, groups, dilation)
     return conv(site, input, weight, bias, stride, padding, dilation, groups)
@@ -63,7 +69,10 @@ def conv_transpose(
     site: Site, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
     dilation: Any = 1,
 ) -> Any:  # fmt: skip
-    """Imports the transposed convolutions of one to three dims."""
+    """Imports the transposed convolutions of one to three dims.
+
+    An operand without a batch dim gives a result without one.
+    """
     dims = rank(weight) - 2
     named = {
         "stride": each(stride, dims), "padding": each(padding, dims), "output_padding": each(output_padding, dims),
@@ -73,6 +82,7 @@ def conv_transpose(
 
 
 def _dims(site: Site) -> int:
+    """Returns the number of spatial dims, which is in the operator's name."""
     return int(site.op.removesuffix("_with_indices")[-2])
 
 
@@ -80,7 +90,7 @@ def _dims(site: Site) -> int:
 def max_pool(
     site: Site, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:
-    """Imports max pooling."""
+    """Imports max pooling of one to three dims, without indices; the default stride is the kernel's size."""
     dims = _dims(site)
     kernel = each(kernel_size, dims)
     named = {"stride": each(stride, dims) if stride else kernel, "padding": each(padding, dims), "dilation": each(dilation, dims)}
@@ -92,7 +102,10 @@ def avg_pool(
     site: Site, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:  # fmt: skip
-    """Imports average pooling; an overridden divisor scales the sums."""
+    """Imports average pooling of one to three dims; the default stride is the kernel's size.
+
+    An overridden divisor divides the sums instead of the number of taps. Raises UnsupportedError for one with `ceil_mode`.
+    """
     dims = _dims(site)
     kernel = each(kernel_size, dims)
     named = {"stride": each(stride, dims) if stride else kernel, "padding": each(padding, dims), "ceil_mode": ceil_mode}
@@ -110,7 +123,7 @@ def avg_pool(
 @rule("aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d", "aten._adaptive_avg_pool2d",
       "aten._adaptive_avg_pool3d")  # fmt: skip
 def adaptive_avg_pool(site: Site, self: Any, output_size: Any) -> Any:
-    """Imports adaptive average pooling."""
+    """Imports adaptive average pooling of one to three dims to a size, which one number gives for all dims."""
     dims = _dims(site)
     sizes = tuple(each(output_size, dims))
     if sizes == (1,) * dims:
