@@ -34,7 +34,11 @@ _running: weakref.WeakSet[FastStart] = weakref.WeakSet()
 
 
 class FastStart:
-    """An executable that is fast to compile, and becomes the full program between two calls."""
+    """A program that can be called after the fast compilation, and becomes the full program once a background thread has compiled that.
+
+    The full program in the code cache is taken at once, without a thread. `effort` says which program calls run: "fast" or "full".
+    `failure` is the exception of a full compilation that failed, else None. Raises what the fast compilation raises.
+    """
 
     def __init__(self, source: Any, threads: int | None = None) -> None:
         program = program_of(source)
@@ -51,22 +55,29 @@ class FastStart:
         self._thread.start()
 
     def __call__(self, *args: Any) -> Any:
-        """Calls the program that is there now."""
+        """Calls the program that is there now, fast or full, and returns its result."""
         return self.executable(*args)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the background compilation has ended, at most `timeout` seconds; returns True if calls run the full program now."""
+        """Waits until the background compilation has ended; returns True if calls run the full program now.
+
+        It waits at most `timeout` seconds, without a limit if that is None. It returns False after a failure, a stop or the end of the
+        time.
+        """
         self._full.wait(timeout)
         return self.effort == "full"
 
     def stop(self) -> None:
-        """Ends the background compilation at its next kernel; the program that is there stays."""
+        """Asks the background compilation to end at its next kernel, and waits at most ten seconds for that; the present program stays."""
         self._stopped.set()
         if not self._full.is_set() and threading.current_thread() is not self._thread:
             self._thread.join(_SOON)
 
     def _improve(self, program: Program, threads: int | None) -> None:
-        """Compiles the full program and swaps it in; runs in a thread of its own."""
+        """Compiles the full program and swaps it in; runs in a thread of its own.
+
+        If that fails, it sets `failure` and warns. In any case it wakes those who wait.
+        """
         try:
             with cancellable(self._stopped):
                 full = compile(program, threads=threads)
@@ -82,7 +93,10 @@ class FastStart:
 
 @atexit.register
 def _stop_all() -> None:
-    """Stops background compilations before the interpreter ends, because a thread in LLVM would see its memory freed."""
+    """Stops all background compilations before the interpreter ends, because a thread in LLVM would see its memory freed.
+
+    It waits at most ten seconds for each.
+    """
     running = list(_running)
     for start in running:
         start._stopped.set()
@@ -91,6 +105,7 @@ def _stop_all() -> None:
 
 
 def _after_fork() -> None:
+    """Marks, in a child process, all background compilations as ended; the program that is there stays."""
     for start in list(_running):  # a child has no background thread, so the fast program stays
         start._full = threading.Event()
         start._full.set()
@@ -101,7 +116,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _is_cached(program: Program) -> bool:
-    """Returns True if the full program is in the code cache."""
+    """Returns True if the code cache has the full program for this machine, with the settings and tuned decisions of now."""
     machine = find_target("native")
     asked = decisions_of()
     options = options_text(machine, check_disabled(read_settings().disable), asked.text(), load_here=False)

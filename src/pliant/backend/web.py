@@ -27,13 +27,17 @@ class Web(Wasm):
     """
 
     def variants(self, target: Target) -> Mapping[str, Target]:
-        """Return the target of the program for browsers that fuse multiply-add."""
+        """Return one further target, for any `target`: `.fused`, the program for browsers that fuse multiply-add.
+
+        The key is what is appended to the name of its files.
+        """
         return {".fused": fused()}
 
     def files(self, program: Exported) -> dict[str, bytes]:
-        """Return the modules, descriptions and constants, the JavaScript that runs them, and the page as `index.html` and `page.js`.
+        """Return the files of a page, name -> content: modules, descriptions, constants, JavaScript, `index.html` and its script `page.js`.
 
-        The script of the page is a file of its own, because a page under a content security policy runs no script inside of its text.
+        The script of the page is a file of its own, because a page under a content security policy runs no script inside of its text. A
+        program with a chat gets the page of a chat instead of the form, and `NAME.chat.json`.
         """
         source = resources("pliant.codegen").joinpath("web")
         text = source.joinpath("index.html" if program.chat is None else "chat.html").read_bytes()
@@ -50,7 +54,10 @@ class Web(Wasm):
         }
 
     def _programs(self, program: Exported) -> dict[str, bytes]:
-        """Return the files of a program and its variants. Constants that are equal are one file."""
+        """Return the files of a program and its variants, name -> content: two modules, a description and the constants of each.
+
+        Constants that are equal are one file. The description names the modules and constants, with checksums of the constants' blocks.
+        """
         parts = [super(Web, self).files(p) for p in (program, *program.variants)]
         constants: dict[bytes, str] = {}
         files: dict[str, bytes] = {}
@@ -72,7 +79,7 @@ class Web(Wasm):
 
 
 def _checksums(content: bytes) -> list[str]:
-    """Return the SHA-256 digest of each block."""
+    """Return the SHA-256 digest of each block of 4 MiB, in order, as hexadecimal text; the last block may be shorter."""
     return [hashlib.sha256(content[at : at + _BLOCK]).hexdigest() for at in range(0, len(content), _BLOCK)]
 
 

@@ -22,7 +22,11 @@ from .facts import not_writable
 
 
 def check_place(path: str, suffix: str = "") -> None:
-    """Raises Usage if no file can be written there, or if its name does not end in `suffix`."""
+    """Raises Usage if no file can be written at this path, or if its name does not end in `suffix`; creates nothing.
+
+    A path is refused that is a folder, whose folder does not exist, or whose folder takes no new files. A device such as /dev/null is
+    taken.
+    """
     file = Path(path)
     if suffix and file.suffix != suffix:
         raise Usage(f"`{path}` is no {suffix} file", f"write {file.name}{suffix}")
@@ -37,7 +41,11 @@ def check_place(path: str, suffix: str = "") -> None:
 
 @contextmanager
 def written(path: str) -> Iterator[str]:
-    """Gives a temporary name in the same folder, with the same ending, and renames that file at the end."""
+    """Gives a temporary name in the same folder, with the same ending; at the end renames that file to `path`.
+
+    After an exception it removes the temporary file, and a file at `path` stays as it was. A device gets no temporary name: it gives
+    `path`.
+    """
     target = Path(path)
     if target.exists() and not target.is_file():
         yield path
@@ -53,7 +61,10 @@ def written(path: str) -> Iterator[str]:
 
 
 def write_npz(path: str, arrays: Mapping[str, Any]) -> None:
-    """Writes arrays of any names to a .npz file; `numpy.savez` takes names such as `file` for its own arguments."""
+    """Writes arrays of any names to a .npz file; `numpy.savez` takes names such as `file` for its own arguments.
+
+    Raises ValueError for an array of Python objects.
+    """
     import numpy as np
 
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
@@ -63,11 +74,12 @@ def write_npz(path: str, arrays: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Returns a value as JSON, with null for numbers that JSON does not have: NaN and infinities."""
+    """Returns a value as JSON text, with null for numbers that JSON does not have: NaN and infinities, also within dicts and lists."""
     return json.dumps(_finite(value), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
+    """Returns a copy of nested dicts and lists with None for each NaN and infinity; tuples become lists."""
     if isinstance(value, dict):
         return {key: _finite(v) for key, v in value.items()}
     if isinstance(value, list | tuple):
@@ -76,6 +88,7 @@ def _finite(value: Any) -> Any:
 
 
 def _umask() -> int:
+    """Returns the process's umask; to read it, it sets it to 0 for a moment."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -43,7 +43,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant tune`; returns the exit code, 130 after Ctrl-C."""
+    """Runs `pliant tune`; returns the exit code: 130 after Ctrl-C, 1 if a merged file has a line that is no record, else 0.
+
+    Raises Usage without a model and without one of --show, --export, --merge, --clear, and for a model with one of the last three.
+    """
     if options.export or options.merge or options.clear:
         if options.model:
             raise Usage("--export, --merge and --clear are about all records, not about one model")
@@ -56,7 +59,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _search(options: argparse.Namespace) -> int:
-    """Tunes a model; prints the table of its kernels."""
+    """Tunes a model, and prints the table of its kernels, or JSON; writes the HTML page of `--report`.
+
+    Returns the exit code, 130 if Ctrl-C ended the search. Raises Usage if `--minutes` is not positive or `--sizes` is not understood.
+    """
     from ..autotuning import autotune
 
     dims, sizes = read_dims(options.dim), _sizes(options.sizes)
@@ -77,12 +83,13 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _facts(result: TuningResult) -> dict[str, Any]:
+    """Returns the result of a search as a dict for JSON: ratio, candidates, measurements and a dict for each kernel."""
     kernels = [row._asdict() for row in result.table]
     return {"ratio": result.ratio, "candidates": result.candidates, "measurements": result.measurements, "kernels": kernels}
 
 
 def _sizes(options: Sequence[str]) -> dict[str, list[int]] | None:
-    """Parses `--sizes` options; raises Usage for anything but `NAME=1,17,128`."""
+    """Parses options like `n=1,17,128` into lists of numbers by dim; None if there are no options, Usage for another form."""
     sizes: dict[str, list[int]] = {}
     for text in options:
         name, _, values = text.partition("=")
@@ -93,13 +100,13 @@ def _sizes(options: Sequence[str]) -> dict[str, list[int]] | None:
 
 
 class _Shown:
-    """Shows the progress of a search: one line that changes on a terminal, else a line every few seconds."""
+    """Shows the progress of a search on stderr: one line that changes on a terminal, else a line at most every ten seconds."""
 
     def __init__(self) -> None:
         self.last = 0.0
 
     def __call__(self, tuner: Tuner) -> None:
-        """Shows the state of the search."""
+        """Shows the state of the search: the present kernel and its best ratio, kernels done, candidates a minute, and the time left."""
         terminal = sys.stderr.isatty()
         if not terminal and time.monotonic() - self.last < EVERY:
             return
@@ -117,7 +124,7 @@ class _Shown:
 
 
 def _show(options: argparse.Namespace) -> int:
-    """Lists the records: all, or those that the kernels of a model take."""
+    """Prints all records, or, with a model, compiles it and prints the explanation of what its kernels take; returns 0."""
     if options.model:
         from ..api import compile
         from ..explanation import explain
@@ -140,7 +147,10 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _records(options: argparse.Namespace) -> int:
-    """Exports, merges or clears the records; returns 1 if a line that was read is no record."""
+    """Exports, merges or clears the records, and prints how many; returns 1 if a line of a merged file is no record, else 0.
+
+    A merged record is kept unless the database has one that is as fast. Raises Usage if there is no file to merge.
+    """
     from ..tune.database import export_lines, read_lines
 
     refused: list[str] = []
@@ -171,7 +181,7 @@ def _records(options: argparse.Namespace) -> int:
 
 
 def _database() -> Database:
-    """Returns the user's database; raises Usage if there is no place for one."""
+    """Opens the user's database of records; raises Usage if there is no folder for it."""
     from ..tune.database import Database
     from ..tuned_code import records_path
 

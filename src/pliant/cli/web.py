@@ -44,7 +44,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs `pliant web` until Ctrl-C: prints the address and serves the folder; returns the exit code."""
+    """Runs `pliant web`: prints the address (as JSON with `--json`) and serves the folder until Ctrl-C; returns the exit code.
+
+    Raises Usage if the folder has no index.html, or if the server cannot listen on that host and port.
+    """
     folder = Path(options.folder)
     if not (folder / "index.html").is_file():
         raise Usage(f"`{options.folder}` has no index.html", "`pliant export MODEL --target web -o DIR` makes such a folder")
@@ -65,12 +68,18 @@ def _shown(host: str) -> str:
 
 
 def _span(asked: re.Match[str], size: int) -> tuple[int, int]:
-    """Returns the first byte that a range asks for and the end, which is not behind the first if the file does not have it."""
+    """Returns the first byte that a range asks for, and the end behind its last byte, at most `size`.
+
+    A range that begins behind the file has an end that is not behind its first byte.
+    """
     return int(asked[1]), min(size, int(asked[2]) + 1) if asked[2] else size
 
 
 def serve(folder: Path, host: str = "127.0.0.1", port: int = 0, headers: dict[str, str] = HEADERS) -> ThreadingHTTPServer:
-    """Returns a server of the files in a folder, which listens already; raises OSError if it cannot."""
+    """Returns a server of the files in a folder, which listens already but serves only once `serve_forever` is called.
+
+    Each request has a thread of its own. `headers` are sent with every answer. Port 0 is any free one. Raises OSError if it cannot listen.
+    """
     root = folder.resolve()
 
     class Handler(_Files):
@@ -86,7 +95,7 @@ def serve(folder: Path, host: str = "127.0.0.1", port: int = 0, headers: dict[st
 
 
 class _Files(BaseHTTPRequestHandler):
-    """Answers GET and HEAD with files below `root`; everything else is not found."""
+    """The handler of requests: answers GET and HEAD with files below `root`; for everything else the status is 404."""
 
     root: Path
     headers_of_all: dict[str, str]
@@ -103,6 +112,10 @@ class _Files(BaseHTTPRequestHandler):
         pass
 
     def _answer(self, content: bool) -> None:
+        """Sends the file that is asked for, or its bytes of a Range header (`bytes=FIRST-` or `bytes=FIRST-LAST`); no content for HEAD.
+
+        The status is 404 if there is no such file, and 416 if the range begins behind its end. Ranges of other forms are ignored.
+        """
         path = self._file()
         try:
             file = path.open("rb") if path is not None else None
@@ -127,7 +140,10 @@ class _Files(BaseHTTPRequestHandler):
         return None
 
     def _file(self) -> Path | None:
-        """Returns the file that is asked for; None if it lies outside of the folder, also through `..` or a link, or is no file."""
+        """Returns the file that the request asks for, `index.html` for a folder.
+
+        None if there is none, or it lies outside of `root`, also through `..` or a link, or the path is not valid.
+        """
         try:
             path = (self.root / unquote(urlsplit(self.path).path, errors="strict").lstrip("/")).resolve()
             if path.is_dir():
@@ -138,6 +154,7 @@ class _Files(BaseHTTPRequestHandler):
             return None
 
     def _refuse(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
+        """Sends a status without a file, with its number and phrase as the text."""
         body = f"{status.value} {status.phrase}\n".encode()
         self.send_response(status)
         self._finish_head({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), **(headers or {})})
@@ -145,11 +162,13 @@ class _Files(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _finish_head(self, headers: dict[str, str]) -> None:
+        """Sends the headers that every answer has, and those that are given, which win; ends the head."""
         for name, value in {**self.headers_of_all, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 
     def _send(self, file: BinaryIO, start: int, end: int) -> None:
+        """Sends the bytes start..end-1 of a file, in parts of 1 MiB; stops if the browser closes the connection."""
         file.seek(start)
         try:
             while start < end and (part := file.read(min(_PART, end - start))):

@@ -10,7 +10,7 @@ from ..support.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The code of a kernel: an object, or LLVM functions with the declarations that they need."""
+    """The code of a kernel: an object file in `object`, or, if that is empty, LLVM `functions` with the `declarations` that they need."""
 
     symbol: str
     signature: str  # its parameter types in LLVM text

@@ -14,7 +14,7 @@ _SHARED = 3  # limits with a maximum, of a shared memory
 
 
 def with_shared_memory(module: bytes) -> bytes:
-    """Return a module of `link_wasm` that imports its memory as a shared one and exports its stack pointer."""
+    """Return a module of `link_wasm` with two changes: it imports its memory, as the shared `env.memory`, and exports its stack pointer."""
     sections = _sections(module)
     limits = bytes([_SHARED]) + leb(memory_pages(module)) + leb(PAGES)
     del sections[Section.MEMORY]
@@ -26,14 +26,14 @@ def with_shared_memory(module: bytes) -> bytes:
 
 
 def memory_pages(module: bytes) -> int:
-    """Return how many pages (64 KiB) the memory of a module of `link_wasm` has at first."""
+    """Return how many pages of 64 KiB the memory of a module has at first; the module is one that `link_wasm` wrote."""
     memory = Reader(_sections(module)[Section.MEMORY])
     memory.bytes(2)  # one memory, without a maximum
     return memory.unsigned()
 
 
 def _sections(module: bytes) -> dict[int, bytes]:
-    """Return the contents of the sections, by number."""
+    """Return the contents of the sections of a wasm module, by section number."""
     reader = Reader(module)
     reader.at = len(MAGIC)
     sections: dict[int, bytes] = {}

@@ -34,7 +34,10 @@ class Check:
 
 
 def model_checks(path: Path, say: Callable[[str], None] = lambda text: None) -> Iterator[Check]:
-    """Yields the checks of a model, the quick ones first; `say` is told what is being done. Raises an Error if the file is broken."""
+    """Yields the results of the checks of a GGUF file, the quick ones first; `say` is told what is being done.
+
+    Raises an Error if the file cannot be opened. An Error within a check is the fault of that check.
+    """
     file = open_gguf(path)
     checks = (("template", _template), ("tokenizer", _tokenizer), ("tensors", _tensors), ("logits", _logits))
     for name, check in checks:
@@ -47,7 +50,10 @@ def model_checks(path: Path, say: Callable[[str], None] = lambda text: None) -> 
 
 
 def _template(file: GgufFile) -> tuple[str, str]:
-    """Renders a conversation of a system prompt and a question."""
+    """Renders a conversation of a system prompt and a question; returns the fault and the rendered text.
+
+    The fault is a message that the prompt leaves out; empty if there is none, or if the file has no template.
+    """
     from .prompt import Prompts
     from .tokenizer import from_gguf
 
@@ -61,7 +67,10 @@ def _template(file: GgufFile) -> tuple[str, str]:
 
 
 def _tokenizer(file: GgufFile) -> tuple[str, str]:
-    """Encodes texts and decodes them: they must come back, but for a space at the begin and tokens around the text."""
+    """Encodes texts and decodes them again; returns the fault and what was found.
+
+    The fault is the first text that the decoded text does not contain: a space or tokens around it are allowed.
+    """
     from .tokenizer import from_gguf
 
     tokenizer = from_gguf(file)
@@ -73,7 +82,7 @@ def _tokenizer(file: GgufFile) -> tuple[str, str]:
 
 
 def _tensors(file: GgufFile) -> tuple[str, str]:
-    """Looks for values that are no numbers, and for matrices of zeros, in every tensor."""
+    """Looks in every tensor for values that are no numbers, and for matrices of zeros; returns the first fault and what was found."""
     for tensor in file.tensors.values():
         largest = 0.0
         for part in _parts(tensor):
@@ -86,7 +95,7 @@ def _tensors(file: GgufFile) -> tuple[str, str]:
 
 
 def _parts(tensor: GgufTensor) -> Iterator[Any]:
-    """Yields the values of a tensor, some rows at a time; raises UnsupportedError for a format that cannot be decoded."""
+    """Yields the decoded values of a tensor, some rows at a time; raises UnsupportedError for a format that cannot be decoded."""
     if not tensor.format.known:
         raise unread(tensor.format, tensor.name)
     rows = tensor.data.reshape(-1, tensor.data.shape[-1]) if tensor.data.ndim else tensor.data.reshape(1, -1)
@@ -96,7 +105,10 @@ def _parts(tensor: GgufTensor) -> Iterator[Any]:
 
 
 def _logits(file: GgufFile) -> tuple[str, str]:
-    """Computes how surprised the model is by a plain English sentence: more than by chance is a fault."""
+    """Computes how surprised the model is by a plain English sentence; returns the fault and the perplexity as a text.
+
+    It is a fault if the perplexity is that of chance, the size of the vocabulary, or more, and if logits are not finite.
+    """
     from .lm import LLM
 
     lm = LLM(file.stamps[0].path, context=min(256, file.integer(f"{file.architecture}.context_length", 256)))

@@ -17,7 +17,10 @@ CONTEXTS = (2048, 8192, 32768)  # tokens at which memory is shown, as far as the
 
 
 def model_facts(file: GgufFile) -> dict[str, Any]:
-    """Returns the facts of a model file, ready for JSON; `problem` is the error if the model is not supported, else empty."""
+    """Returns the facts of a model file as a dict, ready for JSON.
+
+    If the model is not supported, `problem` is the text of the error and `memory` is empty; else `problem` is empty.
+    """
     sizes: Counter[str] = Counter()
     for tensor in file.tensors.values():
         sizes[tensor.format.name] += tensor.size
@@ -46,17 +49,19 @@ def model_facts(file: GgufFile) -> dict[str, Any]:
 
 
 def _text(file: GgufFile, key: str) -> str:
+    """Returns the text that the metadata have under a key; empty if there is none or it is no text."""
     value = file.metadata.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _settings(file: GgufFile) -> dict[str, Any]:
-    """Returns the numbers of the architecture by name: `context_length`, `block_count`, …"""
+    """Returns the numbers and texts of the architecture by name, without its prefix: `context_length`, `block_count`, …"""
     prefix = _text(file, "general.architecture") + "."
     return {k.removeprefix(prefix): v for k, v in file.metadata.items() if k.startswith(prefix) and isinstance(v, int | float | str)}
 
 
 def _tokenizer(file: GgufFile) -> dict[str, Any]:
+    """Returns the kind of the tokenizer, how it splits words, how many tokens it has, and the texts of bos and eos (None if not known)."""
     tokens = file.metadata.get("tokenizer.ggml.tokens")
     facts: dict[str, Any] = {"model": _text(file, "tokenizer.ggml.model"), "words": _text(file, "tokenizer.ggml.pre")}
     facts["tokens"] = len(tokens) if isinstance(tokens, list) else 0
@@ -68,7 +73,10 @@ def _tokenizer(file: GgufFile) -> dict[str, Any]:
 
 
 def _memory(file: GgufFile, weights: int) -> list[dict[str, int]]:
-    """Returns the bytes of the weights and of the f16 KV cache at several contexts; raises an Error if the model is not supported."""
+    """Returns the bytes of the weights and of the f16 KV cache at the contexts CONTEXTS and at the model's own; none is longer than that.
+
+    Raises an Error if the model or its tokenizer is not supported.
+    """
     from ..dtype import f16
     from .models import build
     from .tokenizer import from_gguf
@@ -81,7 +89,7 @@ def _memory(file: GgufFile, weights: int) -> list[dict[str, int]]:
 
 
 def model_text(facts: dict[str, Any]) -> str:
-    """Formats the facts for the terminal."""
+    """Returns the facts of `model_facts` as lines of text for the terminal."""
     s, t = facts["settings"], facts["tokenizer"]
     shown = [f"{s[key]} {what}" for key, what in _SETTINGS.items() if key in s]
     lines = [f"{facts['file']}: {in_bytes(facts['bytes'])} of weights" + (f", licence {facts['licence']}" if facts["licence"] else "")]

@@ -34,7 +34,7 @@ _ANY_CASE = re.compile(r"\(\?i:([^()]*)\)")
 
 
 def speaks(source: str) -> bool:
-    """True if the name or path is that of a language model: one of the catalog, `hf:…`, or a GGUF file."""
+    """True if the name or path is that of a language model: one of the catalog that makes no embeddings, `hf:…`, or a `.gguf` file."""
     known = CATALOGUE.get(source)
     return (known is not None and not known.embeds) or source.startswith("hf:") or source.endswith(".gguf")
 
@@ -49,7 +49,9 @@ def export_page(
 ) -> list[Path]:
     """Writes a language model as a page that chats into the folder `path`; returns the files.
 
-    `context` is the largest number of tokens of a conversation. Raises UnsupportedError for tokenizers that pages do not have.
+    `name` is the base of their names, by default that of the model. `context` is the largest number of tokens of a conversation, by default
+    2048 or what the model was made for, if that is less; raises an Error for more than that. Raises UnsupportedError for a tokenizer that
+    pages do not have.
     """
     import pliant
 
@@ -76,7 +78,10 @@ def export_page(
 
 
 def _tokenizer_facts(tokenizer: Tokenizer, file: GgufFile) -> dict[str, Any]:
-    """Returns what a page needs to encode conversations and to decode answers."""
+    """Returns what a page needs to encode conversations and to decode answers: tokenizer and chat template (a tree; None without one).
+
+    Raises UnsupportedError unless the tokenizer is a byte-level BPE, and ModelFileError for a template that is broken.
+    """
     model, v = tokenizer.model, tokenizer.vocabulary
     if not isinstance(model, Bpe) or not model.spelled_bytes:
         raise UnsupportedError(
@@ -105,7 +110,10 @@ def _tokenizer_facts(tokenizer: Tokenizer, file: GgufFile) -> dict[str, Any]:
 
 
 def javascript_pattern(pattern: str, sets: dict[str, str]) -> str:
-    r"""Returns a pattern of `tokenizer/split.py` as JavaScript writes it for the flag `u`: named sets and `\s` as classes, no `(?i:…)`."""
+    r"""Returns a pattern of `tokenizer/split.py` as JavaScript writes it for the flag `u`, for the same matches.
+
+    Named sets, given with their members, and white space become classes, `(?i:…)` becomes classes of both cases, and `\Z` becomes `$`.
+    """
     pattern = _ANY_CASE.sub(lambda m: f"(?:{re.sub('[a-z]', lambda c: f'[{c[0]}{c[0].upper()}]', m[1])})", pattern)
     parts, inside = [], False
     for token in _CLASS.finditer(pattern):

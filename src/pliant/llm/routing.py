@@ -21,7 +21,7 @@ from .paged import t
 
 @functools.cache
 def routing(experts: int, used: int) -> Any:
-    """Returns the kernel for a number of experts, of which each token uses some."""
+    """Returns the kernel that sorts by expert, for a model with `experts` experts of which each token uses `used`; cached."""
     EXPERTS, USED = experts, used
 
     @kernel(scheduled=True)
@@ -32,7 +32,7 @@ def routing(experts: int, used: int) -> Any:
         expert: Out[i32, t * USED],
         place: Out[i32, t, USED],
     ) -> None:
-        """A counting sort; fails if there is no such expert."""
+        """Sorts the pairs with a counting sort, which is stable; fails at run time if `chosen` names an expert that does not exist."""
         next_place = alloc((EXPERTS,), i64, scope="stack")
         for x in range(EXPERTS):
             next_place[x] = 0

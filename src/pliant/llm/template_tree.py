@@ -14,7 +14,7 @@ Tree = list[Any]
 
 
 def template_tree(source: str) -> Tree:
-    """Returns the tree of a Jinja template; its syntax must be valid."""
+    """Returns the tree of a Jinja template, a list of statements; raises jinja2's TemplateSyntaxError if its syntax is not valid."""
     from jinja2 import Environment
 
     # It parses as the sandbox does, without the sandbox's own nodes. Nothing is run here.
@@ -23,10 +23,12 @@ def template_tree(source: str) -> Tree:
 
 
 def _statements(nodes: Any) -> Tree:
+    """Returns the trees of statements, in order."""
     return [_statement(node) for node in nodes]
 
 
 def _statement(node: Any) -> Tree:
+    """Returns the tree of a statement: `out`, `if`, `for` or `set`; for one of another kind, an output of the node `unknown`."""
     match type(node).__name__:
         case "Output":
             return ["out", [_value(v) for v in node.nodes]]
@@ -58,6 +60,7 @@ _LOGICAL = {"And": "and", "Or": "or"}
 
 
 def _value(node: Any) -> Tree:
+    """Returns the tree of an expression: its kind, then its parts; `unknown` for one that a tree has no kind for."""
     kind = type(node).__name__
     if kind in _BINARY:
         return ["binary", _BINARY[kind], _value(node.left), _value(node.right)]
@@ -93,7 +96,7 @@ def _value(node: Any) -> Tree:
 
 
 def _call(node: Any, kind: str) -> Tree:
-    """Returns the tree of a call, a filter or a test; `unknown` for everything else."""
+    """Returns the tree of a call, or of a filter or test without named arguments; `unknown` for everything else, also for `*args`."""
     if kind in ("Filter", "Test") and node.node is not None and not node.kwargs and node.dyn_args is None and node.dyn_kwargs is None:
         return [kind.lower(), node.name, _value(node.node), [_value(a) for a in node.args]]
     if kind == "Call" and node.dyn_args is None and node.dyn_kwargs is None:

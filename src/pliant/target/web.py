@@ -23,7 +23,10 @@ ROWS = (
 
 
 def named(spelled: Spelled) -> Target | None:
-    """Returns the target for the name `web`, or None for another one. It takes no features: only the page knows what a browser has."""
+    """Returns the target for the name `web`, or None for another name.
+
+    Raises an error if the name has features or an operating system: only the page knows what a browser has.
+    """
     if spelled.base != "web":
         return None
     spelled.alone()
@@ -36,4 +39,5 @@ def fused() -> Target:
 
 
 def _page(name: str, *features: str) -> Target:
+    """Returns the wasm target of this name with atomics and these features, as one of kind `web`."""
     return replace(wasm.make(name, ("atomics", *features)), kind="web")

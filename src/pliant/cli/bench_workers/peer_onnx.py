@@ -15,12 +15,15 @@ from typing import Any
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Measures one runtime on an ONNX model: returns the times of its calls for each file of inputs."""
+    """Measures an ONNX model with the peer that `contestant` names, `onnxruntime` or `openvino`; returns what `measure` returns."""
     return measure({"onnxruntime": _onnxruntime, "openvino": _openvino}[given["contestant"]](given), given)
 
 
 def measure(run: Callable[[list[Any]], Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the times of a runtime's calls for each file of inputs."""
+    """Returns `{"times": [...]}`: for each file of inputs the `best` and `median` seconds of calls of `run`, made for `seconds` seconds.
+
+    `run` gets the arrays of a .npz file, in order of their names "0", "1", and so on.
+    """
     import numpy as np
 
     times = []
@@ -32,6 +35,7 @@ def measure(run: Callable[[list[Any]], Any], given: dict[str, Any]) -> dict[str,
 
 
 def _measured(call: Callable[[], Any], seconds: float) -> dict[str, float]:
+    """Calls a function twice without measuring, then for `seconds` seconds and at least three times; returns the best and median time."""
     for _ in range(2):
         call()
     times: list[float] = []
@@ -44,6 +48,7 @@ def _measured(call: Callable[[], Any], seconds: float) -> dict[str, float]:
 
 
 def _onnxruntime(given: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """Returns a function that runs the model with onnxruntime, on `threads` threads, on arrays in the order of its inputs."""
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = given["threads"]
@@ -53,6 +58,7 @@ def _onnxruntime(given: dict[str, Any]) -> Callable[[list[Any]], Any]:
 
 
 def _openvino(given: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """Returns a function that runs the model with OpenVINO, in f32 and on `threads` threads, on arrays in the order of its inputs."""
     openvino: Any = import_module("openvino")
     settings = {"INFERENCE_NUM_THREADS": given["threads"], "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(given["model"], "CPU", settings).create_infer_request()

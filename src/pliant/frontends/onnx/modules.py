@@ -20,7 +20,11 @@ MOST_ROWS = 40
 
 
 def module_rows(function: Function, dims: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Returns a row for each module: its operators, elements of weights, multiply-adds at `dims`, and the shape of its last result."""
+    """Returns a row for each module: its operators, elements of weights, multiply-adds at `dims`, and the shape of its last result.
+
+    A row is a dict. Modules are names cut at the deepest level with at most 40 rows. A weight that several nodes share counts once. Nodes
+    whose multiply-adds depend on a dim that `dims` lacks count 0.
+    """
     nodes = list(walk_nodes(function.nodes))
     paths = {id(n): _path(n) for n in nodes}
     deepest = max((len(p) for p in paths.values()), default=1)
@@ -43,7 +47,10 @@ def module_rows(function: Function, dims: Mapping[str, int]) -> list[dict[str, A
 
 
 def _path(node: Node) -> tuple[str, ...]:
-    """Returns the module of a node: the parts of its name but the last one."""
+    """Returns the module of a node: the parts of its name between slashes, but the last one.
+
+    A name with one part stands for itself, without the number at its end; a node without a name has the module "(no name)".
+    """
     name = node.origin[0] if node.origin else ""
     parts = tuple(part for part in name.split("/") if part)
     if len(parts) > 1:
@@ -52,6 +59,7 @@ def _path(node: Node) -> tuple[str, ...]:
 
 
 def _products(node: Node, dims: Mapping[str, int]) -> int:
+    """Returns the multiply-adds of a node at `dims`; 0 if it has none, or if they depend on a dim that is not given."""
     formula = node_multiply_adds(node)
     if formula is None or any(v.name not in dims for v in free_vars(formula)):
         return 0
@@ -59,7 +67,7 @@ def _products(node: Node, dims: Mapping[str, int]) -> int:
 
 
 def module_text(rows: list[dict[str, Any]], dims: Mapping[str, int]) -> str:
-    """Formats the table for the terminal."""
+    """Returns the rows of `module_rows` as a table of text with aligned columns, a row of totals, and a line with `dims` if not empty."""
     at = ", ".join(f"{name} = {n}" for name, n in dims.items())
     cells = [("module", "operators", "weights", "multiply-adds", "output")]
     cells += [

@@ -16,7 +16,11 @@ LARGEST = 1 << 12
 
 
 def fitting_multiple(a: Expr, b: Expr) -> int | None:
-    """Returns the smallest number such that `a` and `b` are proved to be equal if all their dims are multiples of it; None if none is."""
+    """Returns the smallest number above 1 such that `a` and `b` are proved to be equal if all their dims are multiples of it.
+
+    It looks at divisors of the least common multiple of the constants by which the expressions divide. None if none of them is proved, or
+    if that multiple is above 4096.
+    """
     a, b = shorten(a), shorten(b)
     divisors = [n.args[1].value for e in (a, b) for n in walk(e) if isinstance(n, FloorDiv) and isinstance(n.args[1], Const)]
     most = math.lcm(*(int(d) for d in divisors if d > 0)) if divisors else 1
@@ -26,12 +30,13 @@ def fitting_multiple(a: Expr, b: Expr) -> int | None:
 
 
 def _equal_at_multiples(a: Expr, b: Expr, multiple: int) -> bool:
+    """True if `a` and `b` are proved to be equal wherever each of their dims is a positive multiple of `multiple`."""
     at: dict[Var, Expr] = {v: Dim(v.name, min=1) * multiple for v in free_vars(a) | free_vars(b)}
     return prove(Eq(substitute(a, at), substitute(b, at)))
 
 
 def fit_text(a: Expr, b: Expr) -> str:
-    """Returns a sentence that says at which sizes `a` and `b` are equal; empty if it is not known."""
+    """Returns a sentence that says at multiples of which number `a` and `b` are equal; empty if `fitting_multiple` finds none."""
     multiple = fitting_multiple(a, b)
     if multiple is None:
         return ""

@@ -22,7 +22,10 @@ from .parts import Product, Settings, plain
 
 
 class ExpertProduct(nn.Module):
-    """Linear layers of all experts: tensors [experts, rows, columns] of one format, joined by rows, and their biases if there are any."""
+    """Linear layers of all experts: tensors [experts, rows, columns] of one format, joined by rows, and their biases if all have one.
+
+    Raises UnsupportedError if the number of rows of a tensor is no multiple of PACK.
+    """
 
     def __init__(self, file: GgufFile, names: list[str], shape: tuple[int, int, int]) -> None:
         self.weights = [file.tensor(f"{name}.weight", shape) for name in names]
@@ -35,6 +38,11 @@ class ExpertProduct(nn.Module):
             )
 
     def forward(self, x: Any, starts: Any, expert: Any, source: Any = None) -> Any:
+        """Returns the products of (token, expert) pairs that are sorted by expert, as the routing kernel gives them.
+
+        Row i is `x[source[i]]`, or `x[i]` without `source`, times the weights of its expert, whose pairs are `starts[e] .. starts[e + 1]`.
+        `expert` is the expert of each pair, for the biases.
+        """
         format = self.weights[0].format
         parts = [ops.constant(_stored(w)) for w in self.weights]
         raw = ops.concat(parts, axis=1) if len(parts) > 1 else parts[0]
@@ -51,7 +59,10 @@ def _stored(w: GgufTensor) -> np.ndarray[Any, Any]:
 
 
 class Experts(nn.Module):
-    """The feed-forward networks of a layer's experts, with their router; `join` computes the inner activations from gate and up."""
+    """The feed-forward networks of a layer's experts, with their router; `join` computes the inner activations from gate and up.
+
+    The number of experts, and how many a token uses, are read from the file.
+    """
 
     def __init__(self, file: GgufFile, prefix: str, s: Settings, join: Callable[[Any, Any], Any]) -> None:
         kind = file.architecture
@@ -67,6 +78,7 @@ class Experts(nn.Module):
         self.ffn, self.join = ffn, join
 
     def forward(self, x: Any) -> Any:
+        """Returns, for each token (row of `x`), the sum of its chosen experts' results, each times the softmax of the chosen scores."""
         tokens = x.shape[0]
         scores, chosen = ops.topk(self.router(x), self.used, axis=1)
         weights = ops.split(ops.softmax(scores, axis=1), [1] * self.used, axis=1)

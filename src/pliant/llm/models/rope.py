@@ -24,9 +24,10 @@ WAYS = ("none", "linear", "yarn")
 def frequencies(
     file: GgufFile, rotated: int, base: float, factors: np.ndarray[Any, Any] | None = None, *, stretched: bool = True, whole: bool = True
 ) -> np.ndarray[Any, Any]:
-    """Returns the frequencies of `rotated` elements, with the file's context extension (unless not `stretched`), divided by `factors`.
+    """Returns the frequencies of RoPE, f32[rotated / 2]: `base` to the power -2k / rotated, divided by `factors` if there are any.
 
-    `whole`: the bounds of yarn's ramp are rounded outwards to whole frequencies; gpt-oss alone does not.
+    Before, the file's context extension is applied (unless not `stretched`). `whole`: the bounds of yarn's ramp are rounded outwards to
+    whole frequencies; gpt-oss alone does not. Raises UnsupportedError for an extension of another kind.
     """
     exact = base ** -(np.arange(0, rotated, 2, dtype=np.float64) / rotated)
     way = _way(file) if stretched else "none"
@@ -43,7 +44,7 @@ def frequencies(
 def rope_factor(file: GgufFile) -> float:
     """Returns the factor of rotated elements: for yarn that of the file times 1 + 0.1 ln(scaling factor), else 1.
 
-    Raises UnsupportedError for constants of yarn in a file that does not use it.
+    A scaling factor of at most 1 counts as 1. Raises UnsupportedError for constants of yarn in a file that does not use it.
     """
     prefix = f"{file.architecture}.rope.scaling"
     yarn = _Yarn.of(file)
@@ -65,6 +66,7 @@ class _Yarn:
 
     @staticmethod
     def of(file: GgufFile) -> _Yarn:
+        """Reads the constants of a file, with yarn's defaults; raises UnsupportedError for an `ext_factor` other than 1."""
         prefix = f"{file.architecture}.rope.scaling.yarn"
         if file.number(f"{prefix}_ext_factor", 1.0) != 1.0:
             raise UnsupportedError(f"gguf: a `{prefix}_ext_factor` other than 1 is not supported", facts=[f"file `{file.name}`"])
@@ -73,6 +75,7 @@ class _Yarn:
 
 
 def _way(file: GgufFile) -> str:
+    """Returns how the file extends its context: "none", "linear" (if it does not say) or "yarn"; raises UnsupportedError for other ways."""
     way = file.text(f"{file.architecture}.rope.scaling.type", "linear")  # old files have a factor and no type
     if way not in WAYS:
         raise UnsupportedError(
@@ -100,7 +103,7 @@ def _yarn(file: GgufFile, exact: np.ndarray[Any, Any], rotated: int, base: float
 
 
 def positive(file: GgufFile, key: str, *default: float) -> float:
-    """Returns a number of the metadata, or the default; raises ModelFileError if it is not above 0."""
+    """Returns a number of the metadata, or the default; raises ModelFileError if it is missing without a default, or not above 0."""
     value = file.number(key, *default)
     if not value > 0:
         raise ModelFileError(f"gguf: `{key}` is {value}, where a number above 0 is expected", facts=[f"file `{file.name}`"])
