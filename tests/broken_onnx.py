@@ -177,7 +177,12 @@ _SENSELESS: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Expand", [(1, 1), [1 << 40, 1 << 40]], {}, ""),
     ("SplitToSequence", [(1 << 20, 1)], {}, "into a sequence"),
     ("BitCast", [(2, 2)], {"to": TensorProto.INT64}, ""),
+    ("CausalConvWithState", [(1, 4, 8), (4, 1, 3)], {"activation": "relu"}, 'activation "relu"'),
+    ("LinearAttention", [(1, 3, 8)] * 3, {"update_rule": "none", "q_num_heads": 2, "kv_num_heads": 2}, 'update_rule "none"'),
+    ("NegativeLogLikelihoodLoss", [(3, 5), [0, 1, 2]], {"reduction": "max"}, 'reduction "max"'),
+    ("SoftmaxCrossEntropyLoss", [(3, 5), [0, 1, 2]], {"reduction": "max"}, 'reduction "max"'),
 )
+_SINCE = {"BitCast": 26, "CausalConvWithState": 27, "LinearAttention": 27}  # operators that are newer than version 19
 
 
 def _senseless(op: str, given: list[Any], attributes: dict[str, Any]) -> bytes:
@@ -191,10 +196,9 @@ def _senseless(op: str, given: list[Any], attributes: dict[str, Any]) -> bytes:
             array = np.asarray(item)
             array = array.astype(np.float32) if array.dtype.kind == "f" else array.astype(np.int64)
             weights.append(onnx.numpy_helper.from_array(array, names[-1]))
-    version = 26 if op == "BitCast" else 19
     node = helper.make_node(op, names, ["y"], name="it", **attributes)
     graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", F, None)], weights)
-    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8).SerializeToString())
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", _SINCE.get(op, 19))], ir_version=8).SerializeToString())
 
 
 def _broken_nodes() -> Iterator[tuple[str, bytes, str]]:

@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
 
 # Operators whose bodies depend on attributes and types. The package onnx builds these bodies in native code that does not validate its
-# input, so only operators are listed for which `check.py` validates everything that this code reads.
+# input, so only operators are listed for which `check.py` and `_CHOICES` validate everything that this code reads.
 _MADE = {
     "Attention", "CausalConvWithState", "CenterCropPad", "FlexAttention", "GroupNormalization", "LinearAttention",
     "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
 }  # fmt: skip
+# The values of their string attributes, the default first. For any other value that code takes one of the branches, without a word.
+_CHOICES = {
+    "CausalConvWithState": ("activation", "none", "silu", "swish"),
+    "LinearAttention": ("update_rule", "gated_delta", "linear", "gated", "delta"),
+    "NegativeLogLikelihoodLoss": ("reduction", "mean", "none", "sum"),
+    "SoftmaxCrossEntropyLoss": ("reduction", "mean", "none", "sum"),
+}
 
 
 def body_of(domain: str, op: str, version: int) -> bool:
@@ -37,11 +44,15 @@ def body_of(domain: str, op: str, version: int) -> bool:
 def expanded(importer: Importer, site: NodeContext) -> list[Item | None] | None:
     """Expands a node by the standard's function body of its operator; returns its results, or None if there is no body.
 
-    Raises NeededError if the body depends on a dim that is not known.
+    Raises NeededError if the body depends on a dim that is not known, UnsupportedError for a string attribute that the standard has no
+    meaning for.
     """
     schema = schema_of(site.op, site.version, site.domain)
     if schema is None or not body_of(site.domain, site.op, site.version):
         return None
+    if not site.domain and site.op in _CHOICES:
+        name, *values = _CHOICES[site.op]
+        site.text(name, values[0], *values)
     onnx = load_onnx()
     function = onnx.FunctionProto()
     versions = [v for v in schema.all_function_opset_versions if v <= site.version] or schema.all_function_opset_versions
