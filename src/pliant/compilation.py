@@ -34,6 +34,7 @@ class State:
     poison: bool = False  # fills temporaries with NaN before and after their lifetime, to find reads of uninitialized memory
     plan: bool = True  # temporaries share memory by liveness
     fused: bool = True  # math functions use their FMA forms
+    video: int | None = None  # the argument is a frame of a video, whose rows are this dim: compute what changed since the last one
     load: Function | None = None  # computations on literals that run once, at load time
     load_here: bool = False  # compiles `load` for this machine, though its kernels are scheduled for the target
     derived: tuple[Any, ...] = ()  # placeholder arrays in `function` for the results of `load`

@@ -91,6 +91,14 @@ def _choose_layouts(s: State) -> State:
     return replace(s, function=choose_layouts(s.function, s.target, s.decisions))
 
 
+def _video(s: State) -> State:
+    if s.video is None:
+        return s
+    from .lower.video.video import video
+
+    return replace(s, function=video(s.function, s.video))
+
+
 def _lift_constants(s: State) -> State:
     if not s.constants:
         return s
@@ -343,6 +351,11 @@ LAYOUT: tuple[Step, ...] = (
         part_of="choose_layouts",
     ),
     Step("choose_layouts", _choose_layouts, "weights are packed in the layout that their kernels read", optional=True),
+    Step(
+        "video",
+        _video,
+        "in the program of a video stream, images are state, and only pixels that changed since the last frame are computed",
+    ),
     Step("lift_constants", _lift_constants, "what depends on constants alone is computed once, when the program is loaded", optional=True),
     Step("foreign_calls", _foreign_calls, "Python and library functions are called through an address"),
     Step(

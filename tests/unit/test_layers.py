@@ -57,6 +57,7 @@ SEES |= {
     "templates": API,
     "report": API,
     "fast_start": API,
+    "video": {*API, "frontends"},
     "onnx_backend": {*API, "frontends"},
     "torch_backend": {*API, "frontends"},
     "onnxruntime": {*API, "frontends", "report", "fast_start"},

@@ -32,7 +32,7 @@ from ..sym.relations import conditions, facts_of, relation_text
 from . import node as g
 from .annotation import Fit, annotation_vars, defined_vars, substitute_annotation, subsumes
 from .deduce import Deduction, check_condition, deduce_call, deduce_function, deduce_match, join, undefined_dim
-from .op_table import TABLE, defined_dims
+from .op_table import TABLE, defined_dims, node_defines
 from .operators import attr_exprs, building
 
 
@@ -165,6 +165,12 @@ class Builder:
         frame.nodes.append(node(outs=outs, origin=self.origin, span=self.span, **fields))
         frame.values.update(outs)
         return outs
+
+    def append(self, node: g.Node) -> None:
+        """Appends a finished node, whose results have names that are not used yet: a pass moves it here from another function."""
+        self._frames[-1].nodes.append(node)
+        self._frames[-1].values.update(node.outs)
+        self._frames[-1].dims.update(node_defines(node))
 
     def deduction(self, what: str, args: Sequence[g.Value]) -> Deduction:
         """A new `Deduction` for a node with these arguments, at the current source span."""

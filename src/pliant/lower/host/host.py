@@ -44,7 +44,7 @@ from .host_memory import CopyKernel, Output, bytes_of, is_view
 from .host_nodes import NodeEmitter
 from .memory_plan import Plan, Temporary, plan_memory
 from .runtime_dims import RunTimeDims, counted_by
-from .state_versions import alias_of, versions
+from .state_versions import aliases_of, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def build_host(
     results = [tensor_of(g.made(r.annotation)) for r in function.results]
     counts = tuple(dict.fromkeys(e for t in results for e in t.shape if not free_vars(e).isdisjoint(limits)))
     layout = layout_of(function, [at_capacity(t, limits) for t in results], counts)
-    aliases = [alias_of(function, r) for r in function.results]
+    aliases = aliases_of(function)
     names = [name if a is None else function.params[a].name for name, a in zip(layout.names, aliases, strict=True)]
     outputs = tuple(Output(name, t, a, counted_by(t, counts)) for name, t, a in zip(names, results, aliases, strict=True))
     run = Run(function, outputs, layout, copy_kernel, RunTimeDims(limits), checked=checked)

@@ -7,24 +7,23 @@ State is updated in place, so all versions of one state share one memory. Calls,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph import node as g
 from ...graph.node import is_state
 from ...support.errors import UnsupportedError
 
 
-def alias_of(function: g.Function, result: g.Value) -> int | None:
-    """Returns the index of the state parameter that `result` aliases, or None if `result` is not state.
+def aliases_of(function: g.Function) -> list[int | None]:
+    """Returns the index of the state parameter that each result aliases, or None for a result that is not state.
 
     Raises UnsupportedError for state that is no new version of a parameter.
     """
-    if not is_state(result):
-        return None
-    source = {new: old for n in function.nodes for old, new in versions(n)}
-    while result in source:
-        result = source[result]
-    if result not in function.params:
-        raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
-    return function.params.index(result)
+    first = _first_versions(function.nodes, function.results)
+    for old, result in zip(first, function.results, strict=True):
+        if is_state(result) and old not in function.params:
+            raise UnsupportedError(f"state that `{function.name}` returns is no new version of one of its parameters", where=function.span)
+    return [function.params.index(old) if is_state(r) else None for old, r in zip(first, function.results, strict=True)]
 
 
 def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
@@ -38,7 +37,7 @@ def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
         updated = [out for p, out in zip([p for p in node.callee.params if p.role != "in"], node.outs, strict=True) if p.role == "inout"]
         return list(zip(consumed, updated, strict=True))
     if isinstance(node, g.If):
-        then, orelse = ([_first_version(b, r) for r in b.results] for b in (node.then, node.orelse))
+        then, orelse = (_first_versions(b.nodes, b.results) for b in (node.then, node.orelse))
         pairs = [(a, b, out) for a, b, out in zip(then, orelse, node.outs, strict=True) if is_state(out)]
         for a, b, out in pairs:
             if a is not b:
@@ -49,8 +48,8 @@ def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
                 )
         return [(a, out) for a, _, out in pairs]
     if isinstance(node, g.While):
-        for p, result in zip(node.body.params, node.body.results, strict=True):
-            if is_state(p) and (first := _first_version(node.body, result)) is not p:
+        for p, first in zip(node.body.params, _first_versions(node.body.nodes, node.body.results), strict=True):
+            if is_state(p) and first is not p:
                 raise UnsupportedError(
                     f"state `{p.name}` is `{first.name}` in the next round of a loop",
                     where=node.span,
@@ -60,9 +59,12 @@ def versions(node: g.Node) -> list[tuple[g.Value, g.Value]]:
     return [(node.value, node.outs[0])] if isinstance(node, g.MatchCast) and is_state(node.outs[0]) else []
 
 
-def _first_version(body: g.Body, value: g.Value) -> g.Value:
-    """Returns the first version of a state in a body, the one that it had on entry, from a later version."""
-    older = {new: old for n in body.nodes for old, new in versions(n)}
-    while value in older:
-        value = older[value]
-    return value
+def _first_versions(nodes: Sequence[g.Node], values: Sequence[g.Value]) -> list[g.Value]:
+    """Returns the first version of each state in a sequence of nodes, the one that it had on entry, from a later version."""
+    older = {new: old for n in nodes for old, new in versions(n)}
+    first: list[g.Value] = []
+    for v in values:
+        while v in older:
+            v = older[v]
+        first.append(v)
+    return first

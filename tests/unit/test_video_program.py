@@ -1,0 +1,130 @@
+"""Programs of video streams: which pixels they compute, what they keep, limits, and frames that do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pliant import Tensor, dim, f32, function, ops
+from pliant.support.errors import Error, ShapeError, UnsupportedError
+from pliant.video.program import ALWAYS_LISTS, StreamProgram, compile_stream
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+W1, W2 = (RNG.standard_normal(s).astype(np.float32) / 4 for s in ((8, 3, 3, 3), (8, 8, 3, 3)))
+h, w, n = dim("h"), dim("w"), dim("n")
+
+
+@function
+def two_layers(x: Tensor[f32, 1, 3, h, w]) -> tuple[Tensor[f32, 1, 8, h, w], Tensor[f32, 1, 8]]:
+    y = ops.conv(ops.conv(x, W1, padding=1), W2, padding=1)
+    return y, ops.mean(y, axis=[2, 3])
+
+
+@pytest.fixture(scope="module")
+def program() -> StreamProgram:
+    return compile_stream(two_layers, size=(11, 14), threads=1)
+
+
+def frame_of(seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((1, 3, 11, 14)).astype(np.float32)
+
+
+def correlated(x: Array, weight: Array) -> Array:
+    """A 3x3 convolution with a border of zeros, by numpy in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    return np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.float64))
+
+
+def test_only_pixels_that_depend_on_changed_ones_are_computed(program: StreamProgram) -> None:
+    state, frame = program.new_state(), frame_of(1)
+    program.step(frame, state, program.exact)
+    assert state.counts.tolist() == [154, 154, 154]
+    frame = frame.copy()
+    frame[0, 1, 5, 7] += 1
+    program.step(frame, state, program.exact)
+    assert state.counts.tolist() == [1, 9, 25]  # windows of 3x3, twice
+    frame = frame.copy()
+    frame[0, :, 0, 13] += 1
+    program.step(frame, state, program.exact)
+    assert state.counts.tolist() == [1, 4, 9]  # in a corner
+    program.step(frame, state, program.exact)
+    assert state.counts[0] == 0
+
+
+def test_results_are_those_of_numpy(program: StreamProgram) -> None:
+    state, frame = program.new_state(), frame_of(2)
+    for k in range(4):
+        found = program.step(frame, state, program.exact, ALWAYS_LISTS)
+        want = correlated(correlated(frame, W1), W2)
+        y, mean = found.values()
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(mean, want.mean((2, 3)), rtol=1e-4, atol=1e-4)
+        frame = frame.copy()
+        frame[0, k % 3, 2 * k : 2 * k + 3, k : k + 5] *= -1.5
+
+
+def test_signs_of_zeros_and_nans_are_changes(program: StreamProgram) -> None:
+    state, frame = program.new_state(), frame_of(3)
+    frame[0, 0, 2, 2], frame[0, 0, 8, 8] = 0.0, np.nan
+    program.step(frame, state, program.exact)
+    frame = frame.copy()
+    frame[0, 0, 2, 2] = -0.0
+    program.step(frame, state, program.exact)
+    assert state.counts[0] == 1, "the sign of a zero is a change, a NaN that stays is none"
+    frame = frame.copy()
+    frame[0, 0, 8, 8] = 1.0
+    y, _ = program.step(frame, state, program.exact).values()
+    np.testing.assert_allclose(y, correlated(correlated(frame, W1), W2), rtol=1e-4, atol=1e-4)
+
+
+def test_a_kept_map_differs_by_at_most_its_limit_however_slow_a_fade_is(program: StreamProgram) -> None:
+    limits = program.exact
+    limits[0] = 0.05
+    state, frame, step = program.new_state(), frame_of(4), np.float32(0.0007)
+    computed = 0
+    for _ in range(300):
+        y, _ = program.step(frame, state, limits).values()
+        computed += int(state.counts[0])
+        distance = np.abs(y - correlated(correlated(frame, W1), W2)).max()
+        assert distance <= 0.05 * np.abs(W1).sum((1, 2, 3)).max() * np.abs(W2).sum((1, 2, 3)).max()
+        frame = frame + step
+    assert 154 * 2 < computed < 154 * 10  # each pixel moves by 0.21 in all: four times by more than the limit
+
+
+def test_frames_that_do_not_fit_leave_the_state_as_it_was(program: StreamProgram) -> None:
+    state, frame = program.new_state(), frame_of(5)
+    program.step(frame, state, program.exact)
+    before = [t.copy() for t in state.tensors]
+    for bad in (frame[:, :, 1:], frame.astype(np.float64), frame[0], np.zeros((1, 14, 11, 3), np.float32)):
+        with pytest.raises((ShapeError, TypeError, Error)):
+            program.step(bad, state, program.exact)
+    assert all(np.array_equal(a, b) for a, b in zip(before, state.tensors, strict=True))
+    y, _ = program.step(frame + 1, state, program.exact).values()
+    np.testing.assert_allclose(y, correlated(correlated(frame + 1, W1), W2), rtol=1e-4, atol=1e-4)
+
+
+def test_the_state_is_as_large_as_it_says(program: StreamProgram) -> None:
+    state = program.new_state()
+    assert sum(t.nbytes for t in state.tensors) == program.state_bytes
+    assert [(int(np.prod(m.shape)), m.pixels) for m in program.maps] == [(3 * 154, 154), (8 * 154, 154), (8 * 154, 154)]
+
+
+def test_what_is_no_stream_is_refused() -> None:
+    @function
+    def two(x: Tensor[f32, 1, 3, 8, 8], y: Tensor[f32, 1, 3, 8, 8]) -> Tensor[f32, 1, 3, 8, 8]:
+        return x + y
+
+    @function
+    def flat(x: Tensor[f32, n, 7]) -> Tensor[f32, n, 7]:
+        return x * 2.0
+
+    with pytest.raises(UnsupportedError, match="takes 2 arguments"):
+        compile_stream(two)
+    with pytest.raises(ShapeError, match="no dim of 1, 3 or 4 channels"):
+        compile_stream(flat)
+    with pytest.raises(ShapeError, match="takes frames of any size"):
+        compile_stream(two_layers)
