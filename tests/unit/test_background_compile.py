@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -90,6 +92,18 @@ def test_a_failure_of_llvm_is_told(small: None, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(background_compile, "emit_object", refuse)
     with pytest.raises(InternalError, match="LLVM refuses"):
         package()
+
+
+def test_the_thread_may_be_done_before_the_compiler_goes_on(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    want = package().to_bytes()
+
+    class Slow(SimpleQueue[object]):
+        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item, block, timeout)
+            time.sleep(0.1)  # the thread compiles a piece meanwhile
+
+    monkeypatch.setattr(background_compile, "SimpleQueue", Slow)
+    assert package().to_bytes() == want
 
 
 def test_an_error_elsewhere_stops_the_thread(small: None) -> None:

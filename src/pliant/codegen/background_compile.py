@@ -182,8 +182,8 @@ class BackgroundCompile:
         if self.thread is None:
             self.thread = threading.Thread(target=self._work, name="pliant-llvm", daemon=True)
             self.thread.start()
-        self.texts.put((text, level, len(self.objects)))
-        self.objects.append(b"")
+        self.objects.append(b"")  # before the thread can have the object: it may be done before this one goes on
+        self.texts.put((text, level, len(self.objects) - 1))
 
     def _work(self) -> None:
         with _woken_soon():
