@@ -31,6 +31,7 @@ _PLACES = {
     ".own_operators": "Operator operator",
     ".templates": "Template template",
     ".tune": "tune",
+    ".video": "video",
     ".dtype": "DType",
     ".frontends.onnx": "from_onnx",
     ".frontends.torch": "from_torch",
@@ -61,7 +62,7 @@ _PLACES = {
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from . import nn, tune
+    from . import nn, tune, video
     from .api import Function, Kernel, compile, function, kernel, parse
     from .artifact import load
     from .autotuning import TuningResult, autotune
@@ -225,6 +226,7 @@ __all__ = [
     "unregister_rule",
     "unroll",
     "vector",
+    "video",
     "view",
     "where",
     "writes",
@@ -236,7 +238,7 @@ def __getattr__(name: str) -> Any:
     if place is None:
         raise AttributeError(f"module 'pliant' has no attribute {name!r}")
     module = import_module(place, __name__)
-    value = module if name in ("nn", "ops", "tune") else getattr(module, name)
+    value = module if name in ("nn", "ops", "tune", "video") else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -9,6 +9,7 @@ A file (runtime/container.py) has a portable part and one part for each target:
     program    the text of the program; the tensor of each literal     portable
     layers     the user's layer that each node comes from              portable
     calling    the trees of arguments and results, as JSON (optional)  portable
+    video      of a video stream: its maps and limits, as JSON         portable
     tensor     the bytes of a literal, memory-mapped (mmap)            portable
     code       a package: machine code and its interface               one for each target
 
@@ -25,7 +26,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from .graph.node import Function
 
 Array = np.ndarray[Any, Any]
+# Attributes of a function that a file holds as JSON, and what checks them.
+_DESCRIPTIONS: dict[str, Callable[[Any], Any]] = {"calling": checked_description, "video": lambda data: data}
 
 
 def fingerprint() -> str:
@@ -89,8 +92,9 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
         options = {"checked": provenance.checked} | ({"accuracy": "fast"} if provenance.accuracy == "fast" else {})
         w.add("program", f.interface.name, text.encode(), literals=numbers, names=names, **options)
         w.add("layers", "", json.dumps([n.origin for n in program.entry.nodes]).encode())
-        if "calling" in program.entry.attrs:
-            w.add("calling", "", json.dumps(program.entry.attrs["calling"]).encode())
+        for name in _DESCRIPTIONS:
+            if name in program.entry.attrs:
+                w.add(name, "", json.dumps(program.entry.attrs[name]).encode())
         for target, package in parts:
             described = {"machine": repr(replace(target, name="")), "arch": target.arch, "features": list(target.features)}
             described |= {"convention": target.convention, "form": package.blob.form}
@@ -183,7 +187,7 @@ def load(
         literals = list(provenance.program.constants)
     try:
         executable = open_package(package, literals, (), threads, provenance)
-        executable.call_with_trees(_calling(file))
+        executable.call_with_trees(_descriptions(file).get("calling"))
         return executable
     except ValueError as problem:
         raise broken(file.file, str(problem)) from None
@@ -274,18 +278,23 @@ def _program(file: Container, literals: Sequence[Array]) -> Program:
     name = section.name if section.name.isidentifier() else program.entry.name
     if program.kernel is not None and name == program.entry.name:
         return program
-    entry, calling = _with_layers(file, program.entry.with_(name=name)), _calling(file)
-    return Program(entry if calling is None else entry.with_(attrs={**entry.attrs, "calling": calling}))
+    entry = _with_layers(file, program.entry.with_(name=name))
+    return Program(entry.with_(attrs={**entry.attrs, **_descriptions(file)}))
 
 
-def _calling(file: Container) -> Any:
-    """Returns how calls of the program are written, None for tensors in and out; raises ModelFileError for a damaged description."""
-    for section in file.find("calling"):
-        try:
-            return checked_description(json.loads(bytes(section.check())))
-        except (ValueError, RecursionError):
-            raise broken(file.file, "the description of its calls cannot be read") from None
-    return None
+def _descriptions(file: Container) -> dict[str, Any]:
+    """Returns what a file says of calls of its program, by the name of the section; raises ModelFileError for a damaged description.
+
+    `video/program.py` checks that of a stream against the program.
+    """
+    found: dict[str, Any] = {}
+    for name, check in _DESCRIPTIONS.items():
+        for section in file.find(name):
+            try:
+                found[name] = check(json.loads(bytes(section.check())))
+            except (ValueError, RecursionError):
+                raise broken(file.file, f"its section `{name}` cannot be read") from None
+    return found
 
 
 def _with_layers(file: Container, entry: Function) -> Function:

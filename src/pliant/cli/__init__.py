@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "show the installation, the CPU features, and the measured peak performance of this machine",
     "inspect": "show the contents of a model file: its contract, program and tensors",
     "bench": "measure the speed of a language model or ONNX model, next to other runtimes and the machine's limits",
+    "video": "run a net on a video, computing what changed from frame to frame",
     "tune": "search faster schedules for a model's kernels by measuring; show, export or merge what was found",
     "cache": "show the size of the cache of compiled code, or clear it",
     "models": "list, download or remove language models",

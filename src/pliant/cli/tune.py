@@ -151,6 +151,7 @@ def _records(options: argparse.Namespace) -> int:
 
     A merged record is kept unless the database has one that is as fast. Raises Usage if there is no file to merge.
     """
+    from ..support.files import write_whole
     from ..tune.database import export_lines, read_lines
 
     refused: list[str] = []
@@ -159,10 +160,7 @@ def _records(options: argparse.Namespace) -> int:
             facts = {"removed": database.clear()}
         elif options.export:
             records = database.records()
-            temporary = f"{options.export}.{os.getpid()}.tmp"
-            with open(temporary, "w", encoding="ascii") as file:
-                file.write(export_lines(records))
-            os.replace(temporary, options.export)
+            write_whole(options.export, export_lines(records).encode("ascii"))
             facts = {"exported": len(records)}
         else:
             facts = {"merged": 0, "kept": 0}

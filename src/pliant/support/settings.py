@@ -4,6 +4,7 @@ PLIANT_SHOW=fuse,host        print the program after these steps of the pipeline
 PLIANT_VERIFY=1              verify kernels after every pass over loops, too (other steps always are)
 PLIANT_DISABLE=fuse,plan     leave out these optimizations, to see what each is worth
 PLIANT_CPU=x86-64-v2         restrict the target `native` to the features of that CPU
+PLIANT_VIDEO=dense           video streams compute all pixels of each map (`lists`: changed pixels however many; `auto`: what is faster)
 
 >>> read({"PLIANT_DISABLE": "fuse, plan"}).disable == frozenset({"fuse", "plan"})
 True
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
     disable: frozenset[str] = frozenset()
     cpu: str = ""
     verify: bool = False
+    video: str = "auto"
 
     def shows(self, step: str) -> bool:
         """True if the program is printed after a step."""
@@ -33,7 +35,8 @@ def read(environment: Mapping[str, str] = os.environ) -> Settings:
     """Returns the settings that an environment's variables give."""
     show, disable = (_names(environment.get(name, "")) for name in ("PLIANT_SHOW", "PLIANT_DISABLE"))
     verify = environment.get("PLIANT_VERIFY", "").strip() not in ("", "0")
-    return Settings(show, disable, environment.get("PLIANT_CPU", "").strip(), verify)
+    video = environment.get("PLIANT_VIDEO", "").strip() or "auto"
+    return Settings(show, disable, environment.get("PLIANT_CPU", "").strip(), verify, video)
 
 
 def _names(text: str) -> frozenset[str]:

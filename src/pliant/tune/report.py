@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..schedule.decisions import shown
 from ..schedule.domains import Value
+from ..support.files import write_whole
 from ..support.units import in_seconds
 from .cost_model import Ridge
 from .database import vector_of
@@ -46,10 +47,7 @@ def write_report(path: str | os.PathLike[str], result: Result, states: Sequence[
     )
     body = f"<h1>Tuning</h1>{head}{sections}" + (f"<h2>Not tuned</h2><ul>{left_out}</ul>" if left_out else "")
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Tuning</title><style>{_STYLE}</style><body>{body}</body></html>\n'
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(page)
-    os.replace(temporary, path)
+    write_whole(path, page.encode())
 
 
 def _kernel(s: TaskState) -> str:

@@ -7,6 +7,7 @@ p.step(frame, state, p.exact, most=LISTS)               # updates the state in p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -15,17 +16,21 @@ from typing import Any
 import numpy as np
 
 from ..api import compile, program_of
+from ..artifact import load
 from ..compilation import State as Compilation
 from ..graph.node import Function, Tensor, is_state
+from ..lower.callee import with_unique_names
 from ..lower.video.video import COUNTS
 from ..pipeline import check_disabled, run_steps, steps_to, without
 from ..program import Program
+from ..provenance import Provenance
 from ..runtime.executable import Executable
-from ..support.errors import ShapeError
+from ..support.errors import ModelFileError, ShapeError
 from ..support.settings import read as read_settings
 from ..sym.expr import Const
 from ..target import Target
 from ..target import target as find_target
+from .pictures import Pixels, from_pictures
 
 Array = np.ndarray[Any, Any]
 
@@ -39,11 +44,12 @@ _WORDS = ("rows", "columns")
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """An image that a stream keeps: its name, its shape, and which dim is its rows."""
+    """An image that a stream keeps: its name, its shape, which dim is its rows, and how many operations compute the whole image."""
 
     name: str
     shape: tuple[int, ...]
     rows: int
+    operations: int
 
     @property
     def pixels(self) -> int:
@@ -64,13 +70,17 @@ class StreamProgram:
     """A compiled program that computes what changed since the last frame, and what is known of its frames, maps and results."""
 
     def __init__(self, executable: Executable, function: Function) -> None:
-        described = function.attrs["video"]
-        self.executable = executable
+        self.executable, self.function = executable, function
+        self._kept = [p.tensor for p in function.params if is_state(p) and p.name != COUNTS]
+        described = _checked(function.attrs.get("video"), function, len(self._kept))
         self.rows: int = described["rows"]  # the dim of the frame that is its rows
         self.outputs = {str(o["name"]): int(o["place"]) for o in described["outputs"]}  # places among the results of the program
-        self.maps = tuple(Map(m["name"], tuple(m["shape"]), m["rows"]) for m in described["maps"])  # in the order of `limits`
+        maps = described["maps"]  # in the order of `limits`
+        self.maps = tuple(Map(m["name"], tuple(m["shape"]), m["rows"], m["operations"]) for m in maps)
         self.frame = function.params[0].tensor  # the shape and the dtype of a frame
-        self._kept = [p.tensor for p in function.params if is_state(p) and p.name != COUNTS]
+        self.calibration = described.get("calibration")  # of a stream that was saved; `calibration.py` checks it
+        self._operations = np.array([m.operations for m in self.maps], np.float64)
+        self._pixels = np.array([m.pixels for m in self.maps], np.float64)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -92,6 +102,29 @@ class StreamProgram:
         """Returns a state that has seen no frame."""
         return State([np.zeros(_extents(t), t.dtype.numpy()) for t in self._kept], np.zeros(len(self.maps), np.int64))
 
+    def save(self, path: str | os.PathLike[str], calibration: Mapping[str, Any] | None = None) -> None:
+        """Writes a `.pliant` file, which `load_stream` reads, with its calibration."""
+        entry = self.function.with_(attrs={**self.function.attrs, "video": {**self.function.attrs["video"], "calibration": calibration}})
+        of = self.executable._known("the program")
+        Provenance(lambda: Program(entry), of.target, of.checked, of.decisions, of.effort, of.accuracy).save(self.executable, path, ())
+
+    def whole(self, state: State, most: int = LISTS) -> Array:
+        """Returns which maps the last frame computed as a whole; `most` is what `step` was given."""
+        return (state.counts * 1000 > most * self._pixels) & bool(state.counts[0] or most < 0)
+
+    def computed(self, state: State, most: int = LISTS) -> Array:
+        """Returns how many pixels of each map the last frame computed; `most` is what `step` was given."""
+        if not state.counts[0] and most >= 0:
+            return np.zeros(len(self.maps), np.int64)
+        counts = np.where(self.whole(state, most), self._pixels, state.counts)
+        counts[0] = state.counts[0]
+        return counts.astype(np.int64)
+
+    def density(self, state: State, most: int = LISTS) -> float:
+        """Returns the share of the operations on images that the last frame took, from 0 to 1; `most` is what `step` was given."""
+        total = float(self._operations.sum())
+        return float((self._operations * self.computed(state, most) / self._pixels).sum()) / total if total else 0.0
+
     def step(self, frame: Any, state: State, limits: Array, most: int = LISTS) -> dict[str, Array]:
         """Computes the results of a frame; returns them by name, as views of the state, which the next frame changes.
 
@@ -99,7 +132,9 @@ class StreamProgram:
         of a map, in thousandths, above which it is computed as a whole; the first frame always is. Raises ShapeError or TypeError for
         a frame of another shape or dtype; then the state is as before.
         """
-        results = self.executable(frame, limits, ALWAYS_WHOLE if state.fresh else most, state.counts, *state.tensors)
+        if state.fresh:
+            limits, most = self.exact, ALWAYS_WHOLE
+        results = self.executable(frame, limits, most, int((limits >= 0).any()), state.counts, *state.tensors)
         state.fresh = False
         return {name: results[place] for name, place in self.outputs.items()}
 
@@ -109,6 +144,7 @@ def compile_stream(
     size: tuple[int, int] | None = None,
     dims: Mapping[str, Any] | None = None,
     rows: int | None = None,
+    pixels: Pixels | None = None,
     target: str = "native",
     threads: int | None = None,
     cache: bool = True,
@@ -118,15 +154,54 @@ def compile_stream(
 
     `rows` is the dim of the frame that is its rows; without it, it follows from the dim that has 1, 3 or 4 channels. `size` is the height
     and the width of a frame where the program leaves them open; other open dims are 1, unless `dims` gives them. Raises ShapeError if the
-    argument is no image, or if its size is not known.
+    argument is no image, or if its size is not known. With `pixels`, frames are pictures, u8[1, rows, columns, channels].
     """
-    program = program_of(src)
-    program = program.with_dims(dims) if dims else program
-    rows = _rows(program.entry) if rows is None else rows
-    program = _of_size(program, rows, size)
+    program, rows = fixed(src, size, dims, rows)
+    if pixels is not None:
+        program, rows = from_pictures(program, rows, pixels), len(program.entry.params[0].tensor.shape) - 3
     stream = stream_program(program, target, rows)
     executable = compile(stream, target, threads=threads, cache=cache, progress=progress)
     return StreamProgram(executable, stream.entry)
+
+
+def load_stream(path: str, threads: int | None = None) -> StreamProgram:
+    """Loads the program of a stream from a `.pliant` file that `StreamProgram.save` wrote; raises ModelFileError for another file."""
+    executable = load(path, threads)
+    entry = executable._known("the program").program.entry
+    if "video" not in entry.attrs:
+        raise ModelFileError(f"{path} is no video stream", help="give the model that it was compiled from, or a file of Stream.save")
+    try:
+        return StreamProgram(executable, entry)
+    except ValueError as problem:
+        raise ModelFileError(f"{path} is damaged: {problem}") from None
+
+
+def _checked(described: Any, function: Function, kept: int) -> dict[str, Any]:
+    """Returns the description of a stream, which a file may hold; raises ValueError unless it fits the function."""
+    try:
+        outputs, maps, rows = described["outputs"], described["maps"], described["rows"]
+        named = all(isinstance(x["name"], str) for x in (*outputs, *maps))
+        placed = all(type(o["place"]) is int and 0 <= o["place"] < len(function.results) for o in outputs)
+        shaped = all(type(n) is int and n > 0 for m in maps for n in m["shape"])
+        counted = all(type(m["operations"]) is int and 0 <= m["operations"] < 2**63 for m in maps)
+        rowed = type(rows) is int and all(type(m["rows"]) is int and 0 <= m["rows"] < len(m["shape"]) - 1 for m in maps)
+        known = len(function.params[1].tensor.shape) == 1 and str(function.params[1].tensor.shape[0]) == str(len(maps))
+        if not (named and placed and shaped and counted and rowed and known and 0 < len(maps) <= kept and outputs):
+            raise ValueError("the description of its maps does not fit its program")
+    except (TypeError, KeyError, IndexError, AttributeError):
+        raise ValueError("the description of its maps cannot be read") from None
+    result: dict[str, Any] = described
+    return result
+
+
+def fixed(
+    src: Any, size: tuple[int, int] | None = None, dims: Mapping[str, Any] | None = None, rows: int | None = None
+) -> tuple[Program, int]:
+    """Returns a program for frames of one size, and the dim of its frame that is the rows; arguments are those of `compile_stream`."""
+    program = program_of(src)
+    program = program.with_dims(dims) if dims else program
+    rows = _rows(program.entry) if rows is None else rows
+    return _of_size(program, rows, size), rows
 
 
 def stream_program(program: Program, target: str | Target, rows: int) -> Program:
@@ -138,7 +213,8 @@ def stream_program(program: Program, target: str | Target, rows: int) -> Program
     # Winograd's algorithm computes tiles, and 1x1 convolutions as matmuls have lost rows and columns; neither has listed pixels.
     left_out = {"winograd_convolutions", "pointwise_convolutions", *check_disabled(read_settings().disable)}
     start = Compilation(program.entry, find_target(target), program.constants, functions=program.functions, video=rows)
-    return Program(run_steps(start, without(steps_to("video"), left_out)).function)
+    function = run_steps(start, without(steps_to("video"), left_out)).function
+    return Program(with_unique_names(function))  # its text is all that a file holds of it
 
 
 def _rows(function: Function) -> int:

@@ -3,6 +3,7 @@
 Each serves images of any size, so one kernel serves all images of a rank. An image has rows and columns as dims `rows` and `rows + 1`.
 
     compare(x, kept)          kept = x where a pixel moved; changed = which ones
+    settle(old, kept)         kept = old where a pixel did not move; changed = which did
     count(changed)            how many pixels changed
     list_pixels(changed)      rows and columns of the changed pixels, in groups of `GROUP`; the place in the list of each pixel
     put_back(listed, kept)    kept = listed where a pixel moved; changed = which ones
@@ -22,14 +23,14 @@ from typing import Any
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
 from ...loop.attributes import NO_ATTRS, FuncAttrs
-from ...loop.buffer import Buffer
+from ...loop.buffer import Buffer, Load
 from ...loop.inline import compile_time, inline
 from ...loop.script import alloc, block, grid, init, parallel
 from ...loop.stmt import Func, Param, Role
 from ...sym.expr import And, Bitcast, Call, Cast, Dim, Expr, Le, Ne, Not, Var, const
 from ...sym.script import cast, select
 from ...sym.spec import f32, i32, i64, u8
-from .padding import Halo
+from .padding import NO_HALO, Halo
 
 GROUP = 12  # pixels of a group of a list: whole register tiles of 6, 4, 3 or 2 pixels, which rules choose for convolutions
 NOWHERE = -1  # the place of a pixel that is not listed
@@ -76,7 +77,8 @@ def _func(name: str, inputs: Sequence[Any], outs: Sequence[tuple[Buffer, Role]],
 def moved(new: Expr, old: Expr, limit: Expr) -> Expr:
     """Returns the condition that an element moved by more than a limit; a NaN moved unless all of its bits are equal."""
     if not new.dtype.is_float:
-        return Ne(new, old)
+        distance = Call("abs", Cast(to_dtype("f32"), new) - Cast(to_dtype("f32"), old))
+        return And(Ne(new, old), Not(Le(distance, limit)))
     bits, float32 = to_dtype(f"u{new.dtype.bits}"), to_dtype("f32")
     a, b = (e if e.dtype.bits > 16 else Cast(float32, e) for e in (new, old))
     near = Le(Call("abs", a - b), limit if a.dtype is float32 else Cast(a.dtype, limit))
@@ -85,9 +87,21 @@ def moved(new: Expr, old: Expr, limit: Expr) -> Expr:
 
 def compare(image: Image) -> Func:
     """Returns the program that compares an image with the kept one, and keeps the pixels that moved."""
+    return _compared("compare", image, NO_HALO, newest="x")
+
+
+def settle(image: Image) -> Func:
+    """Returns the program that compares a kept image with what it was before, and takes that back where pixels did not move."""
+    return _compared("settle", image, image.halo, newest="kept")
+
+
+def _compared(name: str, image: Image, halo: Halo, newest: str) -> Func:
+    """Returns the program that says which pixels of `x` and `kept` differ, and keeps the newest of both there, the older one elsewhere."""
     (h, w), before, behind = image.shapes()
-    x = _buffer("x", image.dtype, (*before, h, w, *behind))
-    kept, limits = _buffer("kept", image.dtype, image.halo.around(x.shape, image.rows)), _buffer("limits", f32, (_dim("maps"),))
+    h, w = (h, w) if halo is NO_HALO else (h - (halo.top + halo.bottom), w - (halo.left + halo.right))  # the dims are whole in one buffer
+    shape = (*before, h, w, *behind)
+    x = _buffer("x", image.dtype, halo.around(shape, image.rows))
+    kept, limits = _buffer("kept", image.dtype, image.halo.around(shape, image.rows)), _buffer("limits", f32, (_dim("maps"),))
     k, changed = _index(), _buffer("changed", u8, (h, w))
     ROWS, SPATIAL, KINDS, EXTENTS = image.rows, "S" * image.rank, "SS" + "R" * (image.rank - 2), (h, w, *before, *behind)
 
@@ -96,9 +110,20 @@ def compare(image: Image) -> Func:
         """Returns the indices in an image of (row, column, other dims…)."""
         return (*v[2 : 2 + ROWS], *v[:2], *v[2 + ROWS :])
 
+    first, second = (x, halo), (kept, image.halo)
+    (new, new_halo), (old, old_halo) = (first, second) if newest == "x" else (second, first)
+
     @compile_time
     def inside(v: tuple[Any, ...]) -> tuple[Any, ...]:
         return image.halo.inside(v, ROWS)
+
+    @compile_time
+    def newer(v: tuple[Any, ...]) -> Any:
+        return Load(new, new_halo.inside(v, ROWS))
+
+    @compile_time
+    def older(v: tuple[Any, ...]) -> Any:
+        return Load(old, old_halo.inside(v, ROWS))
 
     @inline
     def body():
@@ -106,14 +131,13 @@ def compare(image: Image) -> Func:
             with block("changed", KINDS, *p) as v:
                 with init():
                     changed[v[0], v[1]] = 0
-                changed[v[0], v[1]] = max(
-                    changed[v[0], v[1]], select(moved(x[*element(v)], kept[*inside(element(v))], limits[k]), cast(u8, 1), cast(u8, 0))
-                )
-        for p in grid(*x.shape):
+                is_moved = moved(newer(element(v)), older(element(v)), limits[k])
+                changed[v[0], v[1]] = max(changed[v[0], v[1]], select(is_moved, cast(u8, 1), cast(u8, 0)))
+        for p in grid(*shape):
             with block("kept", SPATIAL, *p) as v:
-                kept[*inside(v)] = select(changed[v[ROWS], v[ROWS + 1]] != 0, x[*v], kept[*inside(v)])
+                kept[*inside(v)] = select(changed[v[ROWS], v[ROWS + 1]] != 0, newer(v), older(v))
 
-    return _func("compare", (x, limits, k), [(kept, "inout"), (changed, "out")], body)
+    return _func(name, (x, limits, k), [(kept, "inout"), (changed, "out")], body)
 
 
 def count() -> Func:
@@ -232,13 +256,22 @@ def everywhere() -> Func:
 
 def keep(dtype: DType, rank: int) -> Func:
     """Returns the program that copies a tensor into the kept one."""
+    return _copied("keep", dtype, rank, "inout")
+
+
+def before(dtype: DType, rank: int) -> Func:
+    """Returns the program that copies a kept tensor into a new one, before it is updated."""
+    return _copied("before", dtype, rank, "out")
+
+
+def _copied(name: str, dtype: DType, rank: int, role: Role) -> Func:
     shape: Any = tuple(Dim(f"n{k}") for k in range(rank))
-    x, kept, KINDS = _buffer("x", dtype, shape), _buffer("kept", dtype, shape), "S" * rank
+    x, y, KINDS = _buffer("x", dtype, shape), _buffer("y", dtype, shape), "S" * rank
 
     @inline
     def body():
         for p in grid(*shape):
-            with block("kept", KINDS, *p) as v:
-                kept[*v] = x[*v]
+            with block(name, KINDS, *p) as v:
+                y[*v] = x[*v]
 
-    return _func("keep", (x,), [(kept, "inout")], body)
+    return _func(name, (x,), [(y, role)], body)

@@ -28,20 +28,21 @@ from ...graph import opset as ops
 from ...graph.builder import Builder
 from ...graph.node import CallLoop, Tensor, Value
 from ...graph.rewrite import Renamer
+from ...loop.analysis.operation_count import cost
 from ...loop.buffer import Buffer
 from ...loop.stmt import Func
 from ...support.errors import UnsupportedError
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Dim, Expr, Var, const
+from ...sym.expr import Const, Dim, Expr, Var, const, substitute
 from ...sym.simplify import simplify
 from ..callee import callee_of, func_of
-from .change_kernels import GROUP, Image, compare, count, everywhere, keep, list_pixels, put_back
+from .change_kernels import GROUP, Image, before, compare, count, everywhere, keep, list_pixels, put_back, settle
 from .changed_pixels import changed_pixels
 from .image_programs import listed_program, whole_program
 from .padding import NO_HALO, Halo, Padded, padded_images
 from .pixels import Rows, Stage, rows_of, stages_of
 
-FRAME, LIMITS, MOST, COUNTS = "frame", "limits", "most", "counts"  # names of parameters that are no image
+LIMITS, MOST, BOUNDED, COUNTS = "limits", "most", "bounded", "counts"  # names of parameters that are no image
 MOST_LANES = 64  # most elements of a pixel that one vector loop goes through: more are several registers that do not pay
 ALL = 1000  # `most` is in thousandths of the pixels of an image
 
@@ -115,10 +116,15 @@ def _image_program(n: CallLoop, a: Analysis) -> ImageProgram | None:
 def video(function: g.Function, rows: int) -> g.Function:
     """Returns the function from a frame to the results, which keeps what it computed for the last frame as state.
 
-    The frame is the one parameter that is no state; dim `rows` of it are the rows of an image, the next one the columns. New parameters are
-    `limits`, by how much an element may differ from the kept one for each image, `most`, up to which share of the pixels of an image are
-    listed (in thousandths), `counts`, how many pixels of each image were computed, and the kept tensors. All state is returned: results
-    first, then `counts`, then the others in the order of the parameters.
+    The frame is the one parameter that is no state; dim `rows` of it are the rows of an image, the next one the columns. New parameters:
+
+    limits    by how much an element of each image may differ from the newest one, -1: not by a bit
+    most      the share of the pixels of an image, in thousandths, above which it is computed as a whole; -1: always
+    bounded   1 if a limit is not -1
+    counts    a state: how many pixels of each image may have changed
+    kept_…    states: the images, then results that are no images
+
+    All state is returned: results first, then `counts`, then the others in the order of the parameters.
     """
     if len(function.params) != 1 or not isinstance(function.params[0].annotation, Tensor):
         raise UnsupportedError(
@@ -148,7 +154,7 @@ class _Video:
         b, maps = self.b, const(len(self.images))
         self.new.values[self.frame] = b.param(self.frame.name, self.frame.annotation)
         self.limits = b.param(LIMITS, Tensor(f32, (maps,)))
-        self.most = b.param(MOST, g.Scalar(i64))
+        self.most, self.bounded = b.param(MOST, g.Scalar(i64)), b.param(BOUNDED, g.Scalar(i64))
         self.counts = b.param(COUNTS, Tensor(i64, (maps,), state=True))
         for v in (*self.images, *self.results):
             self.state[v] = b.param(f"kept_{v.name}", Tensor(v.tensor.dtype, self.kept_shape(v), state=True))
@@ -160,7 +166,9 @@ class _Video:
             self.state[self.frame], mask = self.call(compare, [self.image(self.frame)], [x, self.limits, const(0), self.state[self.frame]])
             pixels = self.counted(mask, 0)
             self.changed[self.frame] = mask
-            moved: Any = ops.greater(pixels, 0)
+            self.zero = b.scalar(const(0))
+            # With a negative share everything is computed, as for the first frame.
+            moved: Any = ops.greater(pixels, ops.minimum(self.most, self.zero))
             before = self.states()
             b.open()
             for n in self.given.nodes:
@@ -179,7 +187,11 @@ class _Video:
         results = list(dict.fromkeys(self.given.results))
         places = [results.index(v) for v in self.given.results]
         outputs = [{"name": n, "place": p} for n, p in zip(g.output_names(self.given), places, strict=True)]
-        maps = [{"name": v.name, "shape": _extents(v.tensor.shape), "rows": self.analysis.rows[v]} for v in self.images]
+        programs = {n.outs[0]: p for n, p in self.analysis.programs.items()}
+        maps = [
+            {"name": v.name, "shape": _extents(v.tensor.shape), "rows": self.analysis.rows[v], "operations": _operations(programs.get(v))}
+            for v in self.images
+        ]
         return {"rows": self.analysis.rows[self.frame], "outputs": outputs, "maps": maps}
 
     def states(self) -> list[Value]:
@@ -239,23 +251,39 @@ class _Video:
         pixels = self.counted(mask, k)
         groups = Dim("groups")
         listed = listed_program(program.func, program.stages, self.where(program), self.padded(program), self.halos(program), groups)
-        b, before = self.b, self.state[v]
+        b, kept = self.b, self.state[v]
         h, w = self.extents(v)
         many: Any = ops.greater(ops.mul(pixels, ALL), ops.mul(self.most, b.scalar(simplify(h * w))))
         b.open()
-        whole = self.run(program, self.whole(program, keep=True), {program.output: before})[0]
-        then = b.close([whole, self.everywhere(v)])
+        then = b.close(self.all_pixels(program, v))
         b.open()
         if isinstance(listed, Refusal):
             (y,) = self.run(program, self.whole(program, keep=False))
-            orelse = b.close(self.call(compare, [self.image(v)], [y, self.limits, const(k), before]))
+            orelse = b.close(self.call(compare, [self.image(v)], [y, self.limits, const(k), kept]))
         else:
             at_row, at_column, place, number = self.call(list_pixels, [], [mask])
             number = ops.bind_dim(number, Dim("groups"), most=simplify((h * w + const(GROUP - 1)) // const(GROUP)))
             lists = [ops.prefix(x, number.annotation.value) for x in (at_row, at_column)]
             (new,) = self.run(program, listed, dict(zip(listed.buffers[-3:-1], lists, strict=True)), {groups: number.annotation.value})
-            orelse = b.close(self.call(put_back, [self.image(v)], [new, place, self.limits, const(k), before]))
+            orelse = b.close(self.call(put_back, [self.image(v)], [new, place, self.limits, const(k), kept]))
         self.state[v], self.changed[v] = b.if_(many, then, orelse)
+
+    def all_pixels(self, program: ImageProgram, v: Value) -> Sequence[Value]:
+        """Appends a program that computes all pixels of an image; returns the kept image and the mask of the pixels that moved.
+
+        Where no limit is set, all pixels count as moved: comparing takes longer than it saves, and a changed input rarely leaves a bit.
+        """
+        b, kept = self.b, self.state[v]
+        func = self.whole(program, keep=True)
+        bounded: Any = ops.greater(self.bounded, self.zero)
+        b.open()
+        (old,) = self.call(before, [v.tensor.dtype, len(v.tensor.shape)], [kept])
+        (new,) = self.run(program, func, {program.output: kept})
+        k = const(self.images.index(v))
+        then = b.close(self.call(settle, [self.image(v)], [old, self.limits, k, new]))
+        b.open()
+        (new,) = self.run(program, func, {program.output: kept})
+        return b.if_(bounded, then, b.close([new, self.everywhere(v)]))
 
     def mask(self, program: ImageProgram) -> Value:
         """Returns which pixels may have changed: a mask of an input, or the result of a program that is appended."""
@@ -337,3 +365,12 @@ class _Video:
 def _extents(shape: Sequence[Expr]) -> list[int | str]:
     """Returns the extents of a shape: numbers, and text where they depend on a dim."""
     return [int(e.value) if isinstance(e, Const) else str(e) for e in shape]
+
+
+def _operations(program: ImageProgram | None) -> int:
+    """Returns how many operations compute a whole image; 0 for the frame, and if the number depends on a dim."""
+    if program is None:
+        return 0
+    dims = dict(zip(program.call.callee.symbols, program.call.dims, strict=True))
+    operations = simplify(substitute(cost(program.func).operations, dims))
+    return int(operations.value) if isinstance(operations, Const) else 0
