@@ -2,6 +2,7 @@
 
     f.save("model.pliant")
     f = pliant.load("model.pliant")
+    f = pickle.loads(pickle.dumps(f))               # the same bytes without a file: how other processes and machines get programs
 
 A file (runtime/container.py) has a portable part and one part for each target:
 
@@ -37,7 +38,7 @@ from .dtype import dtype as to_dtype
 from .program import Program
 from .provenance import Provenance
 from .runtime import container, interface
-from .runtime.container import Container, Section, Writer, broken
+from .runtime.container import Container, Section, Sections, Writer, broken
 from .runtime.ctx import Ctx
 from .runtime.executable import Executable
 from .runtime.loading import open_package
@@ -72,6 +73,28 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
     Raises UnsupportedError if the program calls a Python function.
     """
     from . import __version__
+
+    write = _content(f, provenance, targets)
+    with Writer(path, __version__) as w:
+        write(w)
+
+
+def to_bytes(f: Executable, provenance: Provenance, more: Callable[[Sections], None] | None = None) -> bytes:
+    """Returns the content of the file that `save` would write; `more` adds sections of its own. Raises as `save` does."""
+    from . import __version__
+
+    write = _content(f, provenance)
+
+    def all_sections(w: Sections) -> None:
+        write(w)
+        if more is not None:
+            more(w)
+
+    return container.to_bytes(all_sections, __version__)
+
+
+def _content(f: Executable, provenance: Provenance, targets: Sequence[str | Target] = ()) -> Callable[[Sections], None]:
+    """Returns the function that writes the sections of an executable; compiles it for additional targets first."""
     from .pipeline import compile_program
 
     program = provenance.program
@@ -84,7 +107,8 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
         (provenance.target, f.package),
         *((t, compile_program(program, t, provenance.checked, accuracy=provenance.accuracy)) for t in others if t != provenance.target),
     ]
-    with Writer(path, __version__) as w:
+
+    def write(w: Sections) -> None:
         contract = {"name": f.interface.name, "inputs": f.inputs, "outputs": f.outputs, "dims": f.dims}
         shown = {k: v if isinstance(v, str) else [str(x) for x in v] for k, v in contract.items()}
         w.add("contract", "", json.dumps(shown).encode())
@@ -101,6 +125,8 @@ def save(f: Executable, provenance: Provenance, path: str | os.PathLike[str], ta
             w.add("code", target.name, package.to_bytes(), interface=fingerprint(), **described)
         for number, array in enumerate(unique):
             w.add("tensor", str(number), array.reshape(-1).view(np.uint8), dtype=to_dtype(array.dtype).name, shape=list(array.shape))
+
+    return write
 
 
 def _refuse_callbacks(function: Function) -> None:
@@ -168,6 +194,16 @@ def load(
     if verify:
         for section in file.sections:
             section.check()
+    return executable_of(file, threads, recompile=recompile)
+
+
+def unpickled(content: bytes, threads: int | None) -> Executable:
+    """Returns the executable of a pickle, which has the content of a `.pliant` file; loads it as `load` does, all sections verified."""
+    return executable_of(container.parse(content, "this pickle of an executable"), threads)
+
+
+def executable_of(file: Container, threads: int | None = None, *, recompile: bool = False) -> Executable:
+    """Returns the executable of an open container, as `load` does of a file; sections of unknown kinds are ignored."""
     program = _only(file, "program")
     literals = _literals(file, program)
     checked = program.facts.get("checked") is True

@@ -1,6 +1,6 @@
-"""The source program of an executable, and what needs it: cost, artifact, profile and report.
+"""The source program of an executable, and what needs it: cost, artifact, pickle, profile and report.
 
-The runtime does not know about programs, so an executable delegates these four to its provenance. Everything is computed lazily: the
+The runtime does not know about programs, so an executable delegates these to its provenance. Everything is computed lazily: the
 program of a loaded file is parsed only when it is needed.
 """
 
@@ -73,6 +73,12 @@ class Provenance:
         from .artifact import save
 
         save(f, self, path, targets)
+
+    def reduce(self, f: Executable) -> tuple[Callable[..., Executable], tuple[Any, ...]]:
+        """Returns what a pickle of the executable holds: the content of its artifact and its number of threads."""
+        from .artifact import to_bytes, unpickled
+
+        return unpickled, (to_bytes(f, self), f.threads)
 
     def profile(self, f: Executable, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
         """Runs the program, measures the time of each kernel, and keeps the profile for the report; returns it."""

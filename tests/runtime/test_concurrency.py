@@ -146,10 +146,3 @@ def test_forked_workers_call_what_their_parent_compiled() -> None:
         os._exit(0)
     assert os.read(reader, 1) == b"1" and os.waitpid(child, 0)[1] == 0
     assert np.array_equal(f(inputs(512)), expected)
-
-
-def test_pickling_says_how_to_send_a_program() -> None:
-    with pytest.raises(pliant.Error, match=r"help: save it to a file: f\.save"):
-        import pickle
-
-        pickle.dumps(pliant.compile(layer))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from pliant.compilation import State as Compilation
 from pliant.compilation import Step
 from pliant.runtime import code_cache
 from pliant.support import compiler_version
-from pliant.support.errors import Error, ShapeError
+from pliant.support.errors import ShapeError
 from pliant.target import target
 
 n = dim("n", min=1, max=512, multiple_of=2)
@@ -299,11 +298,6 @@ def test_several_python_threads_call_one_executable(folder: Path) -> None:
     for t in workers:
         t.join()
     assert not wrong
-
-
-def test_pickling_is_refused(folder: Path) -> None:
-    with pytest.raises(Error, match="the executable `layer` cannot be pickled"):
-        pickle.dumps(pliant.compile(layer))
 
 
 def test_a_kernel_is_called_with_arrays(folder: Path) -> None:

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,10 @@ from ..support.errors import Error, ModelFileError, UnsupportedError
 from .catalog import CATALOGUE
 from .locate import locate
 from .models.bert import Bert, Settings
-from .tokenizer import from_json
+from .tokenizer.from_json import from_json_text, json_file_text
+
+if TYPE_CHECKING:
+    from ..runtime.executable import Executable
 
 BATCH = 32  # texts per run: bounds the memory that a long list of texts needs
 MAX_JSON = 1 << 20  # bytes: config files are a few kilobytes; anything larger is not one
@@ -50,11 +53,23 @@ class Embedder:
         import pliant
 
         place = _folder(source, offline, progress, announce)
-        self.settings = _settings(place)
-        self.tokenizer = from_json(place / "tokenizer.json")
-        if len(self.tokenizer) > self.settings.vocab_size:
-            raise ModelFileError(f"`{place}`: the tokenizer has {len(self.tokenizer)} words, the model {self.settings.vocab_size}")
-        self._run = pliant.compile(_model(place, self.settings), threads=threads)
+        settings = _settings(place)
+        text = json_file_text(place / "tokenizer.json")
+        self._start(settings, text, lambda: pliant.compile(_model(place, settings), threads=threads), f"`{place}`")
+
+    def _start(self, settings: Settings, tokenizer_text: str, run: Callable[[], Executable], source: str) -> None:
+        """Makes the embedder of its parts; raises ModelFileError, which names the source, if the tokenizer does not fit the model."""
+        self.settings, self.tokenizer_text = settings, tokenizer_text
+        self.tokenizer = from_json_text(tokenizer_text)
+        if len(self.tokenizer) > settings.vocab_size:
+            raise ModelFileError(f"{source}: the tokenizer has {len(self.tokenizer)} words, the model {settings.vocab_size}")
+        self._run = run()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the embedder as the artifact of its program with its tokenizer (`llm/pickled.py`)."""
+        from .pickled import embedder_bytes, embedder_of
+
+        return embedder_of, (embedder_bytes(self, self._run),)
 
     @property
     def width(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frontends.gguf import open_gguf
+from ..frontends.gguf import GgufFile, open_gguf
 from ..support.errors import Error, UnsupportedError
 from .catalog import CATALOGUE
 from .engine import Engine, too_long
@@ -52,15 +52,24 @@ class LLM:
         `cache` is the dtype of the KV cache (f16 or f32), `context` the largest number of tokens of a conversation. `announce` is called
         before a download, `progress` during work; with `offline`, nothing is downloaded.
         """
-        say = progress or _nothing
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
-        self.file = open_gguf(path)
-        self.name = os.fspath(source)
-        self.tokenizer: Tokenizer = from_gguf(self.file)
-        self.prompts = Prompts(self.file, self.tokenizer)
-        say(f"preparing {self.name}")
-        self.engine = Engine(self.file, threads=threads, cache=cache, context=context)
+        self._start(open_gguf(path), os.fspath(source), progress or _nothing, threads=threads, cache=cache, context=context)
+
+    def _start(self, file: GgufFile, name: str, say: Say | None = None, **options: Any) -> None:
+        """Makes the model of an open file ready; `options` are those of the engine."""
+        say = say or _nothing
+        self.file, self.name, self.options = file, name, options
+        self.tokenizer: Tokenizer = from_gguf(file)
+        self.prompts = Prompts(file, self.tokenizer)
+        say(f"preparing {name}")
+        self.engine = Engine(file, **options)
         say("")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the model as the bytes of its files with its options; what is in the KV cache is left out (`llm/pickled.py`)."""
+        from .pickled import language_model_bytes, language_model_of
+
+        return language_model_of, (language_model_bytes(self),)
 
     @property
     def context(self) -> int:

@@ -5,6 +5,7 @@
         w.add("tensor", "0", array, dtype="f32", shape=[2, 3])
     c = read("model.pliant")
     c.find("program")[0].data               # a memoryview of the mapped file
+    c = parse(to_bytes(lambda w: w.add("program", "", text.encode())), "a name")    # the same in memory
 
 A file is written under a temporary name, synced, and renamed, so an interrupted writer leaves the old file. Bytes (little endian): a
 head of 64 bytes (magic, version u32, zero u32, offset and size u64 of the index, its sha256), the sections, each at a multiple of 64,
@@ -17,13 +18,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any
 
 from ..support.errors import ModelFileError
 from ..support.record import dataclass
@@ -38,28 +40,16 @@ _FIELDS = {"kind", "name", "offset", "size", "sha256", "facts"}
 _KEYS = {"pliant", "sections"}
 
 
-class Writer:
-    """Writes a `.pliant` file section by section. The file appears under its name only when it is complete."""
+class Sections:
+    """Writes the content of a `.pliant` file, section by section, to an open file or to memory."""
 
-    def __init__(self, path: str | os.PathLike[str], made_by: str = "") -> None:
-        self.path = os.path.abspath(os.fspath(path))
-        self._made_by = made_by
+    def __init__(self, file: IO[bytes], made_by: str = "") -> None:
+        self._file, self._made_by = file, made_by
         self._sections: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Self:
-        import tempfile
-
-        folder, name = os.path.split(self.path)
-        try:
-            handle, self._temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".tmp", dir=folder)
-        except OSError as problem:
-            raise ModelFileError(f"cannot write {self.path}: {problem.strerror or problem}") from None
-        self._file = os.fdopen(handle, "wb")
-        self._file.write(bytes(_HEAD.size))
-        return self
+        file.write(bytes(_HEAD.size))
 
     def add(self, kind: str, name: str, data: Any, **facts: Any) -> None:
-        """Add a section to the file, aligned: bytes, or any object with contiguous memory.
+        """Add a section, aligned: bytes, or any object with contiguous memory.
 
         The index gets its place, its SHA-256 and `facts`.
         """
@@ -70,6 +60,47 @@ class Writer:
         self._sections.append(
             {"kind": kind, "name": name, "offset": begin, "size": view.nbytes, "sha256": digest, "facts": facts}
         )  # fmt: skip
+
+    def finish(self) -> None:
+        """Write the index and the head; nothing can be added afterwards."""
+        self._pad()
+        index = json.dumps({"pliant": self._made_by, "sections": self._sections}, separators=(",", ":")).encode()
+        place = self._file.tell()
+        self._file.write(index)
+        self._file.seek(0)
+        self._file.write(_HEAD.pack(MAGIC, VERSION, 0, place, len(index), hashlib.sha256(index).digest()))
+
+    def _pad(self) -> None:
+        self._file.write(bytes(-self._file.tell() % ALIGNMENT))
+
+
+def to_bytes(write: Callable[[Sections], None], made_by: str = "") -> bytes:
+    """Return the content of a `.pliant` file, whose sections `write` adds, without a file; `parse` reads it."""
+    memory = io.BytesIO()
+    sections = Sections(memory, made_by)
+    write(sections)
+    sections.finish()
+    return memory.getvalue()
+
+
+class Writer:
+    """Makes a `.pliant` file: `with` gives its sections. The file appears under its name only when it is complete."""
+
+    def __init__(self, path: str | os.PathLike[str], made_by: str = "") -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._made_by = made_by
+
+    def __enter__(self) -> Sections:
+        import tempfile
+
+        folder, name = os.path.split(self.path)
+        try:
+            handle, self._temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".tmp", dir=folder)
+        except OSError as problem:
+            raise ModelFileError(f"cannot write {self.path}: {problem.strerror or problem}") from None
+        self._file = os.fdopen(handle, "wb")
+        self._sections = Sections(self._file, self._made_by)
+        return self._sections
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -82,16 +113,8 @@ class Writer:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
 
-    def _pad(self) -> None:
-        self._file.write(bytes(-self._file.tell() % ALIGNMENT))
-
     def _finish(self) -> None:
-        self._pad()
-        index = json.dumps({"pliant": self._made_by, "sections": self._sections}, separators=(",", ":")).encode()
-        place = self._file.tell()
-        self._file.write(index)
-        self._file.seek(0)
-        self._file.write(_HEAD.pack(MAGIC, VERSION, 0, place, len(index), hashlib.sha256(index).digest()))
+        self._sections.finish()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -138,19 +161,20 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A mapped `.pliant` file with its sections in order."""
+    """A `.pliant` file, mapped or in memory, with its sections in order."""
 
     file: str
     size: int
     version: int
     made_by: str
     sections: tuple[Section, ...]
-    data: mmap.mmap
+    data: mmap.mmap | None  # None if it is in memory
 
     def copied(self, begin: int, end: int) -> Any:
-        """Copy a part of the file into memory, aligned as in the file; drops the mapped pages it has copied, to save memory."""
+        """Copy a part of a mapped file into memory, aligned as in the file; drops the mapped pages it has copied, to save memory."""
         import numpy as np
 
+        assert self.data is not None
         memory = np.empty(end - begin + ALIGNMENT, np.uint8)  # numpy requests huge pages, which file mappings do not get
         copy = memory[(begin - memory.ctypes.data) % ALIGNMENT :][: end - begin]
         mapped = np.frombuffer(self.data, np.uint8)
@@ -177,7 +201,31 @@ def read(path: str | os.PathLike[str]) -> Container:
             mapped = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as problem:
         raise ModelFileError(f"cannot read {file}: {problem.strerror or problem}") from None
-    magic, version, zero, place, length, digest = _HEAD.unpack_from(mapped)
+    return _opened(file, mapped, mapped)
+
+
+def parse(content: bytes, name: str) -> Container:
+    """Return the sections of a `.pliant` file's content, each compared with its checksum; raises `ModelFileError` as `read` does.
+
+    The bytes are copied to memory that is aligned as a mapped file is. `name` is what errors call it.
+    """
+    import numpy as np
+
+    if len(content) < _HEAD.size:
+        raise broken(name, f"it has {len(content)} bytes, its head alone has {_HEAD.size}")
+    memory = np.empty(len(content) + ALIGNMENT, np.uint8)
+    aligned = memory[-memory.ctypes.data % ALIGNMENT :][: len(content)]
+    aligned[:] = np.frombuffer(content, np.uint8)
+    made = _opened(name, aligned.data.toreadonly(), None)
+    for section in made.sections:
+        section.check()
+    return made
+
+
+def _opened(file: str, content: mmap.mmap | memoryview, mapped: mmap.mmap | None) -> Container:
+    """Return the container of a content that has at least the bytes of a head; raises `ModelFileError` as `read` does."""
+    size = len(content)
+    magic, version, zero, place, length, digest = _HEAD.unpack_from(content)
     if magic != MAGIC:
         raise broken(file, "it does not begin as one")
     if version != VERSION:
@@ -188,21 +236,20 @@ def read(path: str | os.PathLike[str]) -> Container:
         )
     if zero or not _HEAD.size <= place <= size or place + length != size or length > _INDEX_LIMIT:
         raise broken(file, f"its index of {length} bytes at {place} does not end with the file, which has {size} bytes")
-    index = mapped[place:]
+    index = bytes(content[place:])
     if hashlib.sha256(index).digest() != digest:
         raise broken(file, "its index has changed")
-    return _container(file, mapped, index, place)
+    return _container(file, memoryview(content), mapped, index, place)
 
 
-def _container(file: str, mapped: mmap.mmap, index: bytes, end: int) -> Container:
+def _container(file: str, data: memoryview, mapped: mmap.mmap | None, index: bytes, end: int) -> Container:
     try:
         root = json.loads(index)
     except (ValueError, RecursionError):
         raise broken(file, "its index is not JSON") from None
     if not isinstance(root, dict) or set(root) != _KEYS or not isinstance(root["pliant"], str) or not isinstance(root["sections"], list):
         raise broken(file, "its index has not the fields of one")
-    sections, data = [], memoryview(mapped)
-    at = _HEAD.size
+    sections, at = [], _HEAD.size
     for entry in root["sections"]:
         if not isinstance(entry, dict) or set(entry) != _FIELDS or not isinstance(entry["facts"], dict):
             raise broken(file, "a section is not described as one")

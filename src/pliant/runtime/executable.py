@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ..support.errors import Error
 from ..support.source import caller_span
@@ -39,6 +39,7 @@ class Executable:
         self.__call__ = self._flat = self._caller.open()  # the second one takes and returns tensors always
         self.calling: Mapping[str, Any] | None = None  # the trees of its arguments and results, if they are no plain tensors
         self._provenance = provenance  # from provenance.py; the runtime alone does not know what a program was compiled from
+        self.threads = self._caller.threads  # the number of threads of its calls; None: chosen for each call
         self.contract = Contract(self)
         self.workspace = Workspace(self)
 
@@ -142,9 +143,10 @@ class Executable:
         results = ", ".join(str(o) for o in self.outputs)
         return f"<Executable {self.interface.name}({', '.join(str(i) for i in self.inputs)}) -> {results}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise Error(
-            f"the executable `{self.interface.name}` cannot be pickled: it is machine code in this process",
-            where=caller_span(),
-            help="save it to a file: f.save('model.pliant'), then pliant.load('model.pliant') there, which compiles nothing",
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the bytes of the `.pliant` file; the process that loads them compiles again if its CPU cannot run the code.
+
+        Raises an Error if the program is not known, UnsupportedError if it calls a Python function.
+        """
+        reduced: tuple[Any, ...] = self._known("the program").reduce(self)
+        return reduced

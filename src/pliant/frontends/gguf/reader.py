@@ -190,6 +190,15 @@ def from_bytes(data: Buffer, name: str) -> GgufFile:
     return GgufFile(name, parsed.version, parsed.metadata, _tensors(parsed, data))
 
 
+def from_parts(files: list[tuple[Path, Buffer]]) -> GgufFile:
+    """Parses a model from the names and bytes of all its files; raises ModelFileError if they are malformed or do not fit together."""
+    if len(files) == 1:
+        return from_bytes(files[0][1], str(files[0][0]))
+    if not files:
+        raise ModelFileError("gguf: a model has at least one file")
+    return _join(files)
+
+
 def _join(files: list[tuple[Path, Buffer]]) -> GgufFile:
     """Joins the parts of a split model: the metadata of the first, the tensors of all.
 

@@ -31,11 +31,16 @@ Json = dict[str, Any]
 
 def from_json(path: str | os.PathLike[str]) -> Tokenizer:
     """Returns the tokenizer of a file; raises ModelFileError if it cannot be read, UnsupportedError for steps that are not supported."""
+    return from_json_text(json_file_text(path))
+
+
+def json_file_text(path: str | os.PathLike[str]) -> str:
+    """Returns the text of a tokenizer's file; raises ModelFileError if it cannot be read or is too large."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ModelFileError(f"{_NAME}: the file is larger than {MAX_BYTES >> 20} MiB")
-        return from_json_text(file.read_text(encoding="utf-8"))
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise ModelFileError(f"{_NAME}: `{file}` cannot be read: {getattr(problem, 'strerror', None) or 'it is not UTF-8'}") from None
 
