@@ -13,6 +13,7 @@ import pliant
 from fetched import fetched
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.llm.catalog import CATALOGUE
+from tiny_bert import write_bert
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog", "##s", "big", "red"]
 TEXTS = ["the cat sat on the mat", "a big dog", "cats", "the red cats sat on a big red mat on the dogs"]
@@ -144,3 +145,25 @@ def test_names_that_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pliant.Embedder("smollm2-135m")
     with pytest.raises(ModelFileError, match="`minilm` is not on this machine, and --offline forbids to fetch it"):
         pliant.Embedder("minilm", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "what", "help"),
+    [
+        (3, "takes a text or a list of texts, and `int` is given", 'e.embed("a text"), or e.embed(["one", "two"])'),
+        (None, "`NoneType` is given", 'e.embed("a text"), or e.embed(["one", "two"])'),
+        (b"cat", "`bytes` is given", "e.embed(text.decode())"),
+        (["cat", 3], "number 1 is of the type `int`", 'e.embed(["one", "two"])'),
+        ([["cat"]], "number 0 is of the type `list`", 'e.embed(["one", "two"])'),
+    ],
+)
+def test_what_is_no_text_is_refused(texts: Any, what: str, help: str, tiny: pliant.Embedder) -> None:
+    with pytest.raises(TypeError, match=what) as problem:
+        tiny.embed(texts)
+    assert isinstance(problem.value, Error) and problem.value.help == help
+    assert tiny.embed(iter(["cat", "dog"])).shape == (2, 32)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> pliant.Embedder:
+    return pliant.Embedder(write_bert(tmp_path_factory.mktemp("bert")))

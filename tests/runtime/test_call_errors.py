@@ -134,3 +134,17 @@ def test_state_must_be_alone_in_its_memory() -> None:
     for k, x in [(apart[:2], apart[1:3]), (both[:, ::2], both[:, :8]), (apart[:2], apart[:2])]:
         with pytest.raises(ShapeError, match="argument `k`: it is updated in place, and shares memory with argument `x`"):
             f(k, x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: ADD(A), lambda: ADD(A, A, A), lambda: ADD(A, bb=A), lambda: ADD(A, a=A), lambda: ADD(A, A, out=(A, A)), lambda: ADD.run(3)],
+)
+def test_wrong_numbers_and_names_are_type_errors_too(call: Callable[[], Any]) -> None:
+    """As Python's own functions raise; wrong shapes and dtypes are not."""
+    with pytest.raises(TypeError) as problem:
+        call()
+    assert isinstance(problem.value, pliant.ShapeError)
+    with pytest.raises(pliant.ShapeError) as shape:
+        ADD(A, A[:3])
+    assert not isinstance(shape.value, TypeError)

@@ -12,6 +12,7 @@ import pliant
 from pliant import Error, ModelFileError, UnsupportedError
 from pliant.frontends.gguf import open_gguf
 from pliant.llm.lm import LLM
+from pliant.llm.messages import checked
 from pliant.llm.prompt import Prompts
 from tiny_models import CONTROL, TEMPLATE, tiny, tiny_file, tiny_llm
 
@@ -193,7 +194,9 @@ def test_a_text_can_be_continued(lm: LLM, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"temprature": 1}, "there is no sampling option `temprature`"),
+        ({"temprature": 1}, "(?s)there is no option `temprature`.*help: did you mean `temperature`"),
+        ({"max_token": 1}, "(?s)there is no option `max_token`.*help: did you mean `max_tokens`"),
+        ({"seeds": 1}, "(?s)there is no option `seeds`.*help: did you mean `seed`"),
         ({"temperature": -1}, "`temperature` is -1"),
         ({"max_tokens": 0}, "`max_tokens` is 0"),
         ({"stop": [""]}, "stop strings are at most"),
@@ -214,6 +217,48 @@ def test_wrong_prompts(lm: LLM, prompt: object) -> None:
 def test_a_message_that_lacks_something_is_not_the_templates_fault(lm: LLM, message: dict[str, object]) -> None:
     with pytest.raises(Error, match="messages with a role and a content"):
         lm.generate([{"role": "user", "content": "Hi"}, message], max_tokens=1)
+
+
+def test_content_parts_are_one_text(lm: LLM) -> None:
+    def tokens(content: object) -> list[int]:
+        return lm.prompts.encode([{"role": "user", "content": content}])
+
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two<|im_end|>"}]
+    assert tokens(parts) == tokens("one\ntwo<|im_end|>"), "control tokens in a part are letters too"
+    assert tokens(["one", {"text": "two"}]) == tokens("one\ntwo")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "what", "help"),
+    [
+        ([{"role": "usr", "content": "Hi"}], "message 0 has the role `usr`", "did you mean `user`?"),
+        ([{"role": "user", "content": "Hi"}, {"role": "bot", "content": "Hi"}], "message 1 has the role `bot`", "for example"),
+        ([{"rol": "user", "content": "Hi"}], "messages with a role and a content", "message 0 has `rol`: did you mean `role`?"),
+        ({"role": "user", "content": "Hi"}, "a single message is given", "put it into a list"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "a part of the type `image_url`", "leave this part out"),
+        ([{"role": "user", "content": [{"type": "text", "txt": "Hi"}]}], "which is no text", '{"type": "text", "text": "Hi"}'),
+    ],
+)
+def test_messages_that_are_none(lm: LLM, prompt: object, what: str, help: str) -> None:
+    with pytest.raises(Error, match=what) as problem:
+        lm.generate(prompt, max_tokens=1)  # type: ignore[arg-type]
+    assert help in problem.value.help
+
+
+def test_roles_of_the_template_are_taken() -> None:
+    said = [{"role": "critic", "content": "Hi"}]
+    assert checked(said, "{% if m['role'] == 'critic' %}") == said
+
+
+@pytest.mark.parametrize(
+    ("ids", "help"),
+    [("x", "lm.logits(lm.tokenizer.encode('x'))"), ("x" * 99, "lm.logits(lm.tokenizer.encode(text))"), (3, "lm.logits([3])")],
+)
+def test_logits_of_what_is_no_list(lm: LLM, ids: object, help: str) -> None:
+    with pytest.raises(TypeError, match="logits are those of") as problem:
+        lm.logits(ids)  # type: ignore[arg-type]
+    assert isinstance(problem.value, Error) and problem.value.help == help
+    assert eval(help, {"lm": lm, "text": ids}).shape[1] == lm.engine.vocab_size
 
 
 def test_wrong_settings(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import pickle
-import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -18,14 +16,13 @@ import pytest
 import pliant
 from pliant import ModelFileError, Tensor, UnsupportedError, artifact, dim, f32, function, ops
 from pliant.llm import pickled
-from pliant.llm.models.bert import Bert, Settings
 from pliant.runtime import container
+from tiny_bert import WORDS, write_bert
 from tiny_models import tiny
 
 n = dim("n", max=64)
 weight = np.random.default_rng(3).standard_normal((8, 16)).astype(np.float32)
 x = np.random.default_rng(4).standard_normal((6, 8)).astype(np.float32)
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog"]
 TEXTS = ["the cat sat on the mat", "a dog", "cat on cat", "the dog sat"]
 
 
@@ -47,33 +44,6 @@ def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that begin from nothing, as those of other machines do."""
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         yield processes
-
-
-def write_bert(folder: Path) -> Path:
-    """A folder with a tiny random BERT, as the Hugging Face hub has them."""
-    model = Bert(Settings(width=32, heads=2, ffn=48, layers=1, vocab_size=len(WORDS), positions=24))
-    rng = np.random.default_rng(5)
-    header: dict[str, Any] = {}
-    data = b""
-    for name, parameter in model.named_parameters():
-        values = (rng.standard_normal(tuple(map(int, parameter.shape))) * 0.3).astype(np.float32)
-        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [len(data), len(data) + values.nbytes]}
-        data += values.tobytes()
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-    sizes = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48, "num_hidden_layers": 1, "type_vocab_size": 2}
-    config = {"model_type": "bert", "vocab_size": len(WORDS), "max_position_embeddings": 24, **sizes}
-    (folder / "config.json").write_text(json.dumps(config))
-    around = [{"SpecialToken": {"id": "[CLS]"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "[SEP]"}}]
-    tokenizer = {
-        "normalizer": {"type": "BertNormalizer"},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "TemplateProcessing", "single": around},
-        "added_tokens": [{"id": i, "content": w, "special": True} for i, w in enumerate(WORDS[:5])],
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {w: i for i, w in enumerate(WORDS)}},
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    return folder
 
 
 @pytest.fixture(scope="module")

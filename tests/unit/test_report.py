@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -163,3 +164,20 @@ def test_a_long_fact_is_folded() -> None:
     assert macros.fact("n * 4 < m\nbytes").strip() == "n * 4 &lt; m<br>bytes"
     long = macros.fact("max(" * 500).strip()
     assert long.startswith("<details><summary>max(max(") and "(2000 characters)</summary>" in long and long.count("max(") == 520
+
+
+def test_places_that_cannot_be_written(pages: tuple[Any, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made for a folder that is missing; the help is Python that makes it."""
+    f, _, _ = pages
+    absent = tmp_path / "a" / "b" / "r.html"
+    made: list[Any] = []
+    monkeypatch.setattr("pliant.report.page._page", lambda facts: made.append(facts) or "a page")
+    for write in (f.report, f._provenance.profiled.save):
+        with pytest.raises(OSError, match="there is no folder") as problem:
+            write(absent)
+        with pytest.raises(OSError, match="it is a folder"):
+            write(tmp_path)
+    assert isinstance(problem.value, pliant.Error) and made == []
+    exec(problem.value.help, {"os": os})
+    f.report(absent)
+    assert absent.read_text() == "a page"

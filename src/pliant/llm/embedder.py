@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frontends.safetensors import load_safetensors
-from ..support.errors import Error, ModelFileError, UnsupportedError
+from ..support.errors import ArgumentError, Error, ModelFileError, UnsupportedError
 from .catalog import CATALOGUE
 from .locate import locate
 from .models.bert import Bert, Settings
@@ -79,11 +79,12 @@ class Embedder:
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
         """Returns the vector of a text, f32[width], or of several texts, f32[texts, width].
 
-        Raises an Error for a text of more tokens than the model reads, unless `truncate` cuts it.
+        Raises an Error for a text of more tokens than the model reads, unless `truncate` cuts it, ArgumentError for what is no text.
         """
         if isinstance(texts, str):
             one: NDArray[np.float32] = self.embed([texts], truncate=truncate)[0]
             return one
+        texts = _texts(texts)
         rows = [self._tokens(text, truncate) for text in texts]
         vectors = np.empty((len(rows), self.width), np.float32)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # similar lengths in one batch need less padding
@@ -101,6 +102,20 @@ class Embedder:
             raise Error(f"a text has {len(ids)} tokens, and the model reads {limit}", help="cut it into parts, or pass truncate=True")
         after = list(self.tokenizer.vocabulary.after)
         return ids[: limit - len(after)] + after
+
+
+def _texts(texts: Any) -> list[str]:
+    """Returns texts as a list; raises ArgumentError for what is no text, with its place."""
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        way = "e.embed(text.decode())" if isinstance(texts, bytes) else 'e.embed("a text"), or e.embed(["one", "two"])'
+        raise ArgumentError(f"`embed` takes a text or a list of texts, and `{type(texts).__name__}` is given", help=way)
+    found = list(texts)
+    for at, text in enumerate(found):
+        if not isinstance(text, str):
+            raise ArgumentError(
+                f"`embed` takes texts, and number {at} is of the type `{type(text).__name__}`", help='e.embed(["one", "two"])'
+            )
+    return found
 
 
 def _folder(source: str | os.PathLike[str], offline: bool, progress: Callable[[str], None] | None, announce: Any) -> Path:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frontends.gguf import GgufFile, open_gguf
-from ..support.errors import Error, UnsupportedError
+from ..support.errors import ArgumentError, Error, UnsupportedError
 from .catalog import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
@@ -31,6 +31,7 @@ from .stop import StopStrings
 from .tokenizer import Tokenizer, from_gguf
 
 Say = Callable[[str], None]
+_ANSWER_OPTIONS = ("max_tokens", "stop", "raw")  # of `generate` and `stream`, beside those of sampling
 
 
 class LLM:
@@ -125,7 +126,16 @@ class LLM:
         return Session(self, system, announce)
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Returns the logits after each of the tokens: f32[tokens, vocabulary]; raises an Error if there are none."""
+        """Returns the logits after each of the tokens: f32[tokens, vocabulary].
+
+        Raises an Error if there are none, ArgumentError for a text or a single number.
+        """
+        if isinstance(ids, str):
+            text = repr(ids) if len(ids) <= 40 else "text"
+            raise ArgumentError("logits are those of tokens, and a text is given", help=f"lm.logits(lm.tokenizer.encode({text}))")
+        if not isinstance(ids, Sequence | np.ndarray):
+            way = f"lm.logits([{ids}])" if isinstance(ids, int) else "lm.logits([1, 2, 3])"
+            raise ArgumentError(f"logits are those of a list of tokens, and `{type(ids).__name__}` is given", help=way)
         if not len(ids):
             raise Error("logits of no tokens")
         sequence = self.engine.cache.open(())
@@ -181,13 +191,14 @@ def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def options(sampling: dict[str, Any]) -> SamplingOptions:
-    """Returns sampling options from keywords; raises an Error for an unknown one, with the nearest known name."""
+    """Returns sampling options from keywords; raises an ArgumentError for an unknown one, with the nearest known name."""
     known = SamplingOptions.__dataclass_fields__
     for name in sampling:
         if name not in known:
             from ..support.resolve import near
 
-            raise Error(f"there is no sampling option `{name}`", facts=["there are: " + ", ".join(known)], help=near(name, known))
+            every = (*_ANSWER_OPTIONS, *known)
+            raise ArgumentError(f"there is no option `{name}`", facts=["there are: " + ", ".join(every)], help=near(name, every))
     return SamplingOptions(**sampling)
 
 

@@ -9,16 +9,16 @@ placeholder replaces such text before the template runs, and the characters come
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error, ModelFileError
 from ..support.record import dataclass
 from .chat_template import ChatTemplate
+from .messages import Message, checked
 from .tokenizer import Tokenizer
 
-Message = Mapping[str, Any]
 Prompt = str | Sequence[Message] | Sequence[int]
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"  # a placeholder is a number between these two private-use characters
 
@@ -63,12 +63,15 @@ class Prompts:
         """Renders a conversation by the chat template, up to where the model's answer begins.
 
         If the template refuses a system prompt, it is prepended to the first user message. Raises an Error if the model has no template, or
-        if the template refuses the conversation.
+        if the template refuses the conversation; as `messages.checked` does too.
         """
         if self.template is None:
             raise Error("the model has no chat template, so it takes texts and no messages", help="pass the text to be continued")
         hidden: list[str] = []
-        plain = [{**m, "content": self.hide(m["content"], hidden)} if isinstance(m.get("content"), str) else m for m in _checked(messages)]
+        plain = [
+            {**m, "content": self.hide(m["content"], hidden)} if isinstance(m.get("content"), str) else m
+            for m in checked(messages, self.template.source)
+        ]
         try:
             return Rendered(self.template.render(plain, add_generation_prompt=True), hidden)
         except ModelFileError:
@@ -119,23 +122,6 @@ def _not_empty(ids: list[int]) -> list[int]:
     if not ids:
         raise Error("there is nothing to answer: the prompt is empty")
     return ids
-
-
-def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns the messages as dicts; raises Error unless they are a list of mappings with a role and a content."""
-    wrong = not isinstance(messages, Sequence) or not messages or not all(isinstance(m, Mapping) for m in messages)
-    if wrong or not all(isinstance(m.get("role"), str) and _has_content(m) for m in messages):
-        raise Error(
-            "a prompt is a text, or a list of messages with a role and a content",
-            help='for example [{"role": "user", "content": "Hi"}]',
-        )
-    return [dict(m) for m in messages]
-
-
-def _has_content(message: Message) -> bool:
-    """True if a message has text or parts; a message with tool calls may have none."""
-    content = message.get("content")
-    return isinstance(content, str | list | tuple) or (content is None and "tool_calls" in message)
 
 
 def _mark(text: str, kept: list[str]) -> str:

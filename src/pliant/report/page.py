@@ -21,6 +21,7 @@ from ..lower.callee import func_of
 from ..provenance import Provenance
 from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
+from ..support.output_file import check_place, write_text
 from ..support.units import in_bytes, per_second
 from ..sym.expr import Var
 from ..sym.typical import typical
@@ -49,7 +50,11 @@ class _Facts(NamedTuple):
 
 
 def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
-    """Writes the HTML report of an executable to `path`, with the times of the last profile if there is one."""
+    """Writes the HTML report of an executable to `path`, with the times of the last profile if there is one.
+
+    Raises OutputFileError if the file cannot be written, before the report is made if that can be seen.
+    """
+    check_place(path)
     profile = provenance.profiled
     launched = steps(provenance, [x.kernel for x in profile.launches] if profile is not None else None)
     numbers = {func: i for i, func in enumerate(dict.fromkeys(s.func for s in launched))}
@@ -58,8 +63,7 @@ def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[
     machine = limits(profile.threads) if profile is not None else None
     total = sum(t.duration for t in times if t is not None)
     page = _page(_Facts(f, provenance, launched, numbers, profile, times, total, machine))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(page)
+    write_text(path, page)
 
 
 def _page(x: _Facts) -> str:

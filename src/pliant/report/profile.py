@@ -23,6 +23,7 @@ from ..provenance import Provenance
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
+from ..support.output_file import write_text
 from ..support.record import dataclass
 from ..support.units import per_second
 from .launches import Step, steps
@@ -167,10 +168,9 @@ def _variables(provenance: Provenance) -> Sequence[Any]:
 
 
 def save_trace(path: str | os.PathLike[str], profiles: Sequence[tuple[int, Profile]]) -> None:
-    """Writes a trace of several runs, each with the nanosecond at which it began."""
+    """Writes a trace of several runs, each with the nanosecond at which it began; raises OutputFileError if it cannot."""
     events = [event for begin, profile in profiles for event in _events(profile, begin)]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+    write_text(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
 def _events(p: Profile, origin: int) -> list[dict[str, Any]]:

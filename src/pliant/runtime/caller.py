@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..support.errors import InternalError, ShapeError, counted, is_are
+from ..support.errors import CallError, InternalError, counted, is_are
 from ..support.source import caller_span
 from . import cpython_api, interrupt
 from .arguments import address_of
@@ -100,7 +100,7 @@ class Caller:
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return positional and keyword arguments in the order of the signature.
 
-        Raises a ShapeError for a missing, unknown or repeated one.
+        Raises a CallError for a missing, unknown or repeated one.
         """
         if len(args) > len(self.names):
             taken, given = counted(len(self.names), "argument"), f"{len(args)} {is_are(len(args))} given"
@@ -120,7 +120,7 @@ class Caller:
     def out_list(self, out: Any) -> Sequence[Any]:
         """Return the outputs that `out` gives (one array, a tuple, or a dict by name) in order, None for those that it does not give.
 
-        Raises a ShapeError for an unknown name, and for another number of outputs.
+        Raises a CallError for an unknown name, and for another number of outputs.
         """
         names = [o.name for o in self.interface.outputs]
         if isinstance(out, Mapping):
@@ -248,11 +248,11 @@ class Caller:
         shape = [n if c is None else counts[c] for n, c in zip(result.shape, output.counted_by, strict=True)]
         return result.reshape(-1)[: math.prod(shape)].reshape(shape)
 
-    def wrong_call(self, what: str, help: str = "") -> ShapeError:
+    def wrong_call(self, what: str, help: str = "") -> CallError:
         """Return the error for a call that does not fit the signature."""
         signature = ", ".join(str(i) for i in self.interface.inputs)
         facts = [f"the signature is {self.interface.name}({signature})"]
-        return ShapeError(what, where=caller_span(), note="in this call", facts=facts, help=help)
+        return CallError(what, where=caller_span(), note="in this call", facts=facts, help=help)
 
     def wrong_name(self, name: str, known: bool) -> NoReturn:
         """Raise the error for a missing argument (`known`) or for an unknown name."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..support.errors import ShapeError
+from ..support.errors import CallError, ShapeError
 from ..support.source import caller_span
 
 Tree = Any  # "*", or {"kind": …, "keys": …, "children": […]}
@@ -117,12 +117,12 @@ def _contiguous(x: Any) -> Any:
 def _fitting(args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Tree, named: Tree) -> tuple[Any, ...]:
     """Returns the positional arguments.
 
-    Raises a ShapeError unless there are as many as at the export, and the arguments by name have the same names.
+    Raises a CallError unless there are as many as at the export, and the arguments by name have the same names.
     """
     keys = named["keys"] or []
     if len(args) != len(positional["children"]) or set(kwargs) != set(keys):
         wanted = [f"{len(positional['children'])} positional", *(f"`{k}`" for k in keys)]
-        raise ShapeError(
+        raise CallError(
             f"the arguments are {', '.join(wanted)}, and {len(args)} positional and {', '.join(kwargs) or 'none by name'} are given",
             where=caller_span(),
             help="call the program as the module was called when it was exported",

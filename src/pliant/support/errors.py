@@ -72,6 +72,18 @@ class ShapeError(Error, ValueError):
     """Raised for a shape, a dtype or a dim that violates the program's contract."""
 
 
+class ArgumentError(Error, TypeError):
+    """Raised for a call with a wrong number, name or type of arguments."""
+
+
+class CallError(ShapeError, ArgumentError):
+    """Raised for a call of a compiled program with a wrong number or name of arguments."""
+
+
+class OutputFileError(Error, OSError):
+    """Raised if a file that a user asked for cannot be written."""
+
+
 class UnsupportedError(Error, NotImplementedError):
     """Raised for a valid request that Pliant does not support."""
 
