@@ -225,7 +225,7 @@ def program_of(src: Any) -> Program:
             return Program.of(src)
     torch = sys.modules.get("torch")  # a module of torch exists only if torch is imported
     if torch is not None and isinstance(src, torch.nn.Module):
-        help_ = "pliant.compile(model, example=(x,)), or pliant.from_torch(model, (x,), dynamic_shapes=…) for dynamic dims"
+        help_ = 'pliant.compile(model, example=(x,)), or pliant.from_torch(model, (x,), dynamic_shapes={"x": {0: "n"}}) for dynamic dims'
         raise Error("a PyTorch module is compiled from an example of its arguments", where=caller_span(), help=help_)
     if torch is not None and isinstance(src, torch.export.ExportedProgram):
         return _program_of_module(src, ())

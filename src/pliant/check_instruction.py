@@ -63,7 +63,9 @@ def check_arguments(name: str, description: Func, implementation: Func) -> None:
     if len(written) != 1:
         raise Error(f"instruction `{name}`: it writes one operand, not {len(written)}", facts=[f"it takes {shown[0]}"])
     if not isinstance(only_loop(implementation.body), For):
-        raise Error(f"instruction `{name}`: its implementation is not one loop", help="for j in vector(16): …", where=implementation.span)
+        raise Error(
+            f"instruction `{name}`: its implementation is not one loop", help="for j in vector(16): c[j] = a[j]", where=implementation.span
+        )
 
 
 def _signature(func: Func) -> str:
@@ -77,7 +79,7 @@ def check_description(name: str, func: Func) -> None:
         raise Error(
             f"instruction `{name}`: its description is not loops around one block",
             where=func.span,
-            help="the block has no init and no predicate: for j, k in grid(16, 4): with block(…): c[…] += …",
+            help="the block has no init and no predicate: a `with block('c', 'SR', j, k):` in a `for j, k in grid(16, 4):`",
         )
     if any(not isinstance(x.stop, Const) or not isinstance(x.start, Const) or x.start.value for x in tile.loops):
         raise Error(f"instruction `{name}`: a loop of its description does not run from 0 to a constant", where=func.span)
@@ -201,7 +203,7 @@ def check_form(record: Instruction, func: Func) -> None:
     if not is_recognized(record):
         raise Error(
             f"instruction `{record.name}`: code generators would not recognize its implementation",
-            help="it is loops around stores and lets, which use every operand: for j in vector(16): c[j] += …",
+            help="it is loops around stores and lets, which use every operand: for j in vector(16): c[j] += a[j]",
         )
     if not record.llvm:
         return

@@ -111,7 +111,7 @@ def _text(func: Func) -> str:
 def _check(record: Instruction, description: Func, implementation: Func) -> None:
     """Checks the declaration and registers the instruction; raises Error, with the registry unchanged, if it is wrong."""
     if record.name in INSTRUCTIONS:
-        raise Error(f"there is a built-in instruction `{record.name}`", help="give yours another name: name=…")
+        raise Error(f"there is a built-in instruction `{record.name}`", help='give yours another name: name="mine"')
     check_where(record)
     check_arguments(record.name, description, implementation)
     check_description(record.name, description)

@@ -59,7 +59,7 @@ SHAPES = {"a": (2, 3), "b": (2, 3)}
 CASES: dict[str, tuple[Callable[[], Any], type[Error], str, str]] = {
     "workspace_text": (lambda: F.workspace(n="a", m=1), ShapeError, "dim `n` is 'a', expected a whole number", ""),
     "workspace_float": (lambda: F.workspace(n=8.0, m=1), ShapeError, "dim `n` is 8.0, expected a whole number", ""),
-    "workspace_unnamed": (lambda: F.workspace(2, 3), ShapeError, "dims are given by name", "write workspace(n=…, m=…)"),
+    "workspace_unnamed": (lambda: F.workspace(2, 3), ShapeError, "dims are given by name", "write workspace(n=..., m=...)"),
     "check_too_large": (
         lambda: F.contract.check({**SHAPES, "a": (2**64, 3)}),
         ShapeError,

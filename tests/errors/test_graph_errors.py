@@ -304,7 +304,7 @@ CASES: dict[str, Case] = {
     "method": Case(
         function(X, "return «x.reshape»([64, n])"),
         "a tensor has no `reshape`",
-        ("ops.reshape(x, …)",),
+        ("ops.reshape(x, ...)",),
     ),
     "python_function": Case(
         "def helper(x):\n    return x\n\n" + function(X, "return «helper»(x)"),

@@ -136,7 +136,7 @@ class Expressions:
 
     def _no_attribute(self, node: ast.Attribute, owner: Value) -> Error:
         """Returns the error for an attribute that tensors do not have."""
-        help_ = f"write ops.{node.attr}({ast.unparse(node.value)}, …)" if node.attr in ops.__all__ else "a tensor has `shape` and `dtype`"
+        help_ = f"write ops.{node.attr}({ast.unparse(node.value)}, ...)" if node.attr in ops.__all__ else "a tensor has `shape` and `dtype`"
         return self.error(node, f"a tensor has no `{node.attr}`", facts=[f"`{owner.name}` is {owner.annotation}"], help=help_)
 
     # Evaluation.

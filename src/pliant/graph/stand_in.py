@@ -32,6 +32,6 @@ def known(name: str, array: Array) -> Array:
         raise Error(
             f"the values of the literal `{name}` are not part of this function",
             facts=["the step `lift_constants` took what computes them out of it; a stand-in without values is left"],
-            help="take the program of the state, which has both parts: compile_as_far_as(…).program",
+            help="take the program of the state, which has both parts: compile_as_far_as(step, program, machine).program",
         )
     return array

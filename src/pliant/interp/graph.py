@@ -278,7 +278,10 @@ class _Interpreter:
         """Runs the Python stand-in of a library call; returns its results. Raises if there is none."""
         stand_in = self.libraries.get(node.symbol)
         if stand_in is None:
-            raise UnsupportedError(f"the symbol `{node.symbol}` is not known to the interpreter", help="give a stand-in: libraries={…}")
+            raise UnsupportedError(
+                f"the symbol `{node.symbol}` is not known to the interpreter",
+                help=f'give a stand-in: libraries={{"{node.symbol}": function}}',
+            )
         outs = [_empty(o.annotation, o.tensor.dtype, env) for o in node.outs]
         stand_in(*(values[a] for a in node.args), *outs)
         return outs

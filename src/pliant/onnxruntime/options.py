@@ -185,7 +185,7 @@ class SessionOptions(_Fields):
         """Raises NotImplemented: such a library has kernels for onnxruntime's own process."""
         raise NotSupported(
             f"the custom operators of {path} are native code for onnxruntime",
-            help="declare the operators with @pliant.operator, or run the model with pliant.from_onnx(…, fallback=True)",
+            help='declare the operators with @pliant.operator, or run the model with pliant.from_onnx("model.onnx", fallback=True)',
         )
 
 

@@ -115,7 +115,7 @@ class TensorPlan:
         else:
             raise self.refuse(
                 f"it is of type `{type(value).__name__}`, expected an array",
-                help=self.way(f"np.asarray({self.input.name}, dtype=np.{self.numpy.name})"),
+                help=self.way(f"np.asarray({self.input.name}, dtype={self._kind(self.numpy.name)})"),
             )
         if taken.address & self.mask:
             raise self.refuse(
@@ -190,9 +190,11 @@ class TensorPlan:
                 way = f"{name}.astype({name}.dtype.newbyteorder('='))"
                 raise self.refuse("its bytes are in the other order than this machine's", help=self.way(way))
             if value.dtype.hasobject:
-                way = f"np.array({name}.tolist(), dtype=np.{self.dtype.long_name})"
+                way = f"np.array({name}.tolist(), dtype={self._kind(self.dtype.long_name)})"
                 raise self.refuse(f"it is an array of Python objects, expected {self.dtype}", help=self.way(way))
-            raise self._wrong_dtype(value.dtype.name, self._packing() or f"{name}.astype(np.{self.dtype.long_name})")
+            kind = self._kind(self.dtype.long_name)
+            bits = value.dtype.kind == "u" and kind.startswith("ml_dtypes.") and value.itemsize == self.numpy.itemsize
+            raise self._wrong_dtype(value.dtype.name, self._packing() or f"{name}.{'view' if bits else 'astype'}({kind})")
         if value.ndim != self.rank:
             raise self._wrong_rank(value.shape)
         if value.flags.c_contiguous:
@@ -209,6 +211,10 @@ class TensorPlan:
             last = strides[-1] * (per if strides[-1] != 1 else 1)  # the elements inside of a byte are at a distance of 1
             strides = contiguous_strides(shape) if plain else (*(s * per for s in strides[:-1]), last)
         return Taken(address, (*shape, *strides), owner, writable, self.dtype.itemsize, per)
+
+    def _kind(self, name: str) -> str:
+        """Return a data type as code: numpy's own, or that of ml_dtypes."""
+        return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
     def _packing(self) -> str:
         return f'pass packed bytes: from pliant.dtype import pack; pack({self.input.name}, "{self.dtype}")' if self.per_byte > 1 else ""

@@ -18,10 +18,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..support.errors import CallError, InternalError, counted, is_are
+from ..support.errors import CallError, Error, InternalError, counted, is_are
 from ..support.source import caller_span
 from . import cpython_api, interrupt
-from .arguments import address_of
+from .arguments import address_of, is_torch
 from .blob import load
 from .call_frame import CallFrame
 from .ctx import Entry, ShortEntry
@@ -138,6 +138,14 @@ class Caller:
         code, site, *values = _RECORD.unpack(record)
         return failure(self.interface, code, site, values)
 
+    def _refusal(self, record: bytes, args: Sequence[Any]) -> BaseException:
+        """Return the exception for arguments that `prepare` refused; its help is in the words of the library that their arrays are of."""
+        problem = self.failure(record)
+        if isinstance(problem, Error):
+            for name in (name for name, value in zip(self.names, args, strict=True) if is_torch(value)):
+                problem.help = problem.help.replace(f"np.ascontiguousarray({name})", f"{name}.contiguous()")
+        return problem
+
     def _slow_path(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """Run the program; `out` gives the memory of the results (one array, a tuple of them, or a dict by name).
 
@@ -161,7 +169,7 @@ class Caller:
         try:
             taken = self.marshal.write(slot, args, out)
             if self.prepare(*slot.addresses):
-                raise self.failure(slot.take_error())
+                raise self._refusal(slot.take_error(), args)
             outputs = self.marshal.place(slot, taken)
             results = self._make_outputs(slot, args, outputs, taken.torch)
             if self.interface.parallel:

@@ -86,7 +86,7 @@ class Workspace:
         symbols = self._program.interface.symbols
         known = [s.name for s in symbols]
         if unnamed:
-            way = ", ".join(f"{name}=…" for name in known)
+            way = ", ".join(f"{name}=..." for name in known)
             raise ShapeError("dims are given by name", where=caller_span(), help=f"write workspace({way})")
         wrong = [n for n in dims if n not in known] or [n for n in known if n not in dims]
         if wrong:

@@ -278,7 +278,7 @@ class Importer:
             from .fallback import by_reference
 
             return list(by_reference(site))
-        raise site.unsupported("the operator is not supported", help="from_onnx(…, fallback=True) runs it in Python")
+        raise site.unsupported("the operator is not supported", help='pliant.from_onnx("model.onnx", fallback=True) runs it in Python')
 
     def _evaluated(self, site: NodeContext, rule: Any) -> list[Any] | None:
         """Folds a node over constants by the interpreter, and returns its results.
@@ -404,7 +404,7 @@ class Importer:
         error = NeededError(
             f"onnx: {site}: input {k} must be known when the model is imported",
             facts=[f'"{site.node.input[k]}" is computed from {", ".join(roots)}'] if roots else [],
-            help=f'from_onnx(…, values={{"{roots[0]}": array}}) fixes an input' if roots else "",
+            help=f'pliant.from_onnx("model.onnx", values={{"{roots[0]}": array}}) fixes an input' if roots else "",
         )
         error.inputs = tuple(roots)
         return error

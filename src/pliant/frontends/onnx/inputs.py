@@ -113,12 +113,12 @@ def tensor_type(proto: Any, name: str, dims: dict[str, Expr]) -> Tensor:
     """Returns the annotation of an input; raises UnsupportedError if its type is not supported or its rank is not known."""
     kind = proto.WhichOneof("value")
     if kind == "optional_type" and proto.optional_type.elem_type.WhichOneof("value") == "tensor_type":
-        raise UnsupportedError(f'onnx: input "{name}" is optional', help=f'from_onnx(…, values={{"{name}": array or None}}) fixes it')
+        help_ = f'pliant.from_onnx("model.onnx", values={{"{name}": array}}) fixes it; None leaves it out'
+        raise UnsupportedError(f'onnx: input "{name}" is optional', help=help_)
     if kind != "tensor_type":
         word = (kind or "of no type").removesuffix("_type")
-        raise UnsupportedError(
-            f'onnx: input "{name}" is {word}, which is not supported', help=f'from_onnx(…, values={{"{name}": …}}) fixes it'
-        )
+        help_ = f'pliant.from_onnx("model.onnx", values={{"{name}": value}}) fixes it'
+        raise UnsupportedError(f'onnx: input "{name}" is {word}, which is not supported', help=help_)
     dtype = element_type(proto.tensor_type.elem_type, f'input "{name}"')
     if not proto.tensor_type.HasField("shape"):
         raise UnsupportedError(f'onnx: input "{name}" has no shape: its rank must be known')

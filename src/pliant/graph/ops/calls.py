@@ -46,7 +46,8 @@ def _results(out: Any, what: str) -> list[Annotation]:
 
 def _arguments(name: str, args: Any) -> list[Any]:
     if not isinstance(args, tuple | list):
-        raise Error(f"{name}: the arguments are a list", help=f"write ops.{name}(…, [x, y], out=…)")
+        first = '"symbol"' if name == "call_library" else "f"
+        raise Error(f"{name}: the arguments are a list", help=f"write ops.{name}({first}, [x, y], out=Tensor[f32, n])")
     return [operand(name, a) for a in args]
 
 

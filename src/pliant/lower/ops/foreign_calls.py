@@ -125,7 +125,7 @@ def refuse_addresses(function: g.Function) -> None:
                 f"`{n.callee.name}` is an address of a function outside, and this program does not say of which",
                 where=n.span,
                 facts=["the step `foreign_calls` put it in the place of a call_host or call_library"],
-                help="take the program of the state, which has the calls: compile_as_far_as(…).program",
+                help="take the program of the state, which has the calls: compile_as_far_as(step, program, machine).program",
             )
 
 

@@ -121,7 +121,9 @@ def buffer_named(func: Func, name: str, block: Block | None, what: str) -> Buffe
     listed = ", ".join(f"`{b.name}`" for b in known) or "none"
     if named:
         places = [(s, f"{s.buffer!r}") for s in walk_stmts(func.body) if isinstance(s, Alloc) and s.buffer in named]
-        raise refuse(f"{what}: {len(named)} buffers have that name", func, *places, help="say which one by a block that uses it: block=…")
+        raise refuse(
+            f"{what}: {len(named)} buffers have that name", func, *places, help='say which one by a block that uses it: block="name"'
+        )
     by = f"block `{block.name}` uses" if block is not None else "the program has"
     at = [] if block is None else [(block, "this block")]
     raise refuse(f"{what}: there is no such buffer", func, *at, facts=[f"{by} {listed}"])
