@@ -19,7 +19,9 @@ from .loop.analysis.operation_count import cost as loop_cost
 from .lower.callee import func_of
 from .pipeline import run_steps, steps_to
 from .program import Program
+from .runtime.contract import READABLE
 from .support.errors import ShapeError, UnsupportedError
+from .support.html_table import html_table
 from .support.source import caller_span
 from .sym.exact import exact
 from .sym.expr import DIM_MAX, Const, Dim, Expr, Var, free_vars, substitute
@@ -73,6 +75,11 @@ class ProgramCost:
         every = (v for one, dims in self._calls for e in one.counts for s in free_vars(e) for v in free_vars(dims.get(s, s)))
         return {v.name: v for v in every}
 
+    @property
+    def _declared(self) -> list[str]:
+        """The names of the dims of the program's parameters, in order."""
+        return list(dict.fromkeys(v.name for p in self._program.entry.params for v in annotation_vars(p.annotation)))
+
     def __call__(self, **dims: int) -> Counts:
         """Returns the cost for concrete dims, computed with Python integers, so it cannot overflow.
 
@@ -83,7 +90,7 @@ class ProgramCost:
         if missing:
             known = ", ".join(sorted(names))
             raise ShapeError(f"the cost depends on dim `{missing[0]}`", where=caller_span(), facts=[f"it is a formula of {known}"])
-        declared = {v.name for p in self._program.entry.params for v in annotation_vars(p.annotation)} | names.keys()
+        declared = {*self._declared, *names}
         if unknown := [name for name in dims if name not in declared]:
             facts = [f"the dims are: {', '.join(sorted(declared)) or 'none'}"]
             raise ShapeError(f"dim `{unknown[0]}` is no dim of the contract", where=caller_span(), facts=facts)
@@ -99,7 +106,19 @@ class ProgramCost:
         return f"operations: {c.operations}, read: {c.read} bytes, written: {c.written} bytes"
 
     def __repr__(self) -> str:
-        return f"<cost of {self._program.entry.name}>"
+        dims = ", ".join(f"{name}=..." for name in self._declared)
+        return f"<cost of {self._program.entry.name}: print it, or call it with ({dims})>"
+
+    def _repr_html_(self) -> str:
+        """Returns the formulas as a table, which notebooks show; one too long to read is replaced by the call that evaluates it."""
+        call = f"cost({', '.join(f'{name}=...' for name in self._declared)})"
+        try:
+            c = self.formulas
+        except UnsupportedError as problem:
+            return html_table(self._program.entry.name, (), [("cost", problem.what)])
+        named = ((name, str(e)) for name, e in (("operations", c.operations), ("bytes read", c.read), ("bytes written", c.written)))
+        rows = [(name, text if len(text) <= READABLE else f"as {call} says") for name, text in named]
+        return html_table(self._program.entry.name, (), rows)
 
 
 def _size(dim: Var, value: object) -> int:

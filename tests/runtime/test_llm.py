@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +261,24 @@ def test_logits_of_what_is_no_list(lm: LLM, ids: object, help: str) -> None:
         lm.logits(ids)  # type: ignore[arg-type]
     assert isinstance(problem.value, Error) and problem.value.help == help
     assert eval(help, {"lm": lm, "text": ids}).shape[1] == lm.engine.vocab_size
+
+
+def test_a_model_is_closed_by_its_block() -> None:
+    with LLM(tiny_file(), context=128, threads=1) as lm:
+        assert "architecture llama" in repr(lm) and "context 128 tokens, KV cache float16>" in repr(lm)
+        assert "<td" in lm._repr_html_() and "128 tokens" in lm._repr_html_()
+        stream = lm.stream("Say", seed=4, temperature=1.2)
+        next(stream)
+        engine = weakref.ref(lm.engine)
+    assert repr(lm).endswith("state closed>") and "closed" in lm._repr_html_()
+    with pytest.raises(Error, match="was closed") as problem:
+        list(stream)
+    with pytest.raises(Error, match="was closed"):
+        lm.generate("Hi")
+    lm.close()
+    del stream, problem
+    gc.collect()
+    assert engine() is None, "nothing holds the weights and the cache"
 
 
 def test_wrong_settings(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@
     talk = lm.session(system="You are terse.")      # a conversation; the KV cache keeps what was said before
     lm.logits(lm.tokenizer.encode("Hello"))         # f32[tokens, vocabulary]
 
+    with pliant.LLM("smollm2-135m") as lm: ...      # its memory is free after the block
+
 The same prompt, options and seed give the same text, for any number of threads and whatever other requests run at the same time.
 """
 
@@ -14,13 +16,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..frontends.gguf import GgufFile, open_gguf
 from ..support.errors import ArgumentError, Error, UnsupportedError
+from ..support.html_table import html_table
+from ..support.units import in_bytes
 from .catalog import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
@@ -29,6 +34,9 @@ from .reply import Progress, Reply, Stream
 from .sampling import Sampler, SamplingOptions
 from .stop import StopStrings
 from .tokenizer import Tokenizer, from_gguf
+
+if TYPE_CHECKING:
+    from .session import Session
 
 Say = Callable[[str], None]
 _ANSWER_OPTIONS = ("max_tokens", "stop", "raw")  # of `generate` and `stream`, beside those of sampling
@@ -63,8 +71,42 @@ class LLM:
         self.tokenizer: Tokenizer = from_gguf(file)
         self.prompts = Prompts(file, self.tokenizer)
         say(f"preparing {name}")
-        self.engine = Engine(file, **options)
+        self._engine: Engine | None = Engine(file, **options)
         say("")
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the model; raises an Error if the model was closed."""
+        if self._engine is None:
+            raise Error(f"the language model {self.name} was closed", help=f"lm = pliant.LLM({self.name!r}) opens it again")
+        return self._engine
+
+    def close(self) -> None:
+        """Frees the program with its weights and the KV cache; running streams and later calls raise an Error."""
+        if self._engine is not None:
+            self._engine.run.cancel()
+            self._engine = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _facts(self) -> dict[str, str]:
+        """Returns what the texts for people say of the model, by name."""
+        facts = {"architecture": self.file.architecture, "vocabulary": f"{len(self.tokenizer)} tokens"}
+        if self._engine is None:
+            return {**facts, "state": "closed"}
+        size = in_bytes(sum(t.size for t in self.file.tensors.values()))
+        return {**facts, "weights": size, "context": f"{self.context} tokens", "KV cache": str(self._engine.cache.keys.dtype)}
+
+    def __repr__(self) -> str:
+        return f"<LLM {self.name}: {', '.join(f'{name} {value}' for name, value in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        """Returns what is known of the model as a table, which notebooks show."""
+        return html_table(self.name, (), self._facts().items())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the model as the bytes of its files with its options; what is in the KV cache is left out (`llm/pickled.py`)."""
@@ -119,7 +161,7 @@ class LLM:
         state = Progress(len(ids), 0, [], [])
         return Stream(self._pieces(ids, sampler, stops, max_tokens, state), state)
 
-    def session(self, system: str | None = None, *, announce: Say | None = None) -> Any:
+    def session(self, system: str | None = None, *, announce: Say | None = None) -> Session:
         """Returns a new conversation; `announce` is called when old turns are dropped (default: a message on stderr)."""
         from .session import Session
 
@@ -166,7 +208,7 @@ class LLM:
                 if (reason := self._finished(state, stops, max_tokens, sequence.length)) is not None:
                     state.finish_reason = reason
                     break
-                logits = engine.feed(sequence, [token])
+                logits = self.engine.feed(sequence, [token])
         finally:
             engine.cache.close(sequence)
         if rest := stops.push(decoder.finish()) + stops.finish():

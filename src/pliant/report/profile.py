@@ -23,6 +23,8 @@ from ..provenance import Provenance
 from ..runtime.ctx import Profile as Hook
 from ..runtime.executable import Executable
 from ..runtime.threads import resolve_threads
+from ..support.errors import counted
+from ..support.html_table import html_table
 from ..support.output_file import write_text
 from ..support.record import dataclass
 from ..support.units import per_second
@@ -50,6 +52,9 @@ class Launch:
         if self.operations is None or self.bytes is None or not self.duration:
             return None
         return max(self.operations / limits.operations, self.bytes / limits.bytes) / (self.duration * 1e-9)
+
+
+_COLUMNS = ("kernel", "calls", "ms", "share", "operations", "memory", "of limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,12 @@ class Profile:
         return _table(self, limits(self.threads))
 
     def __repr__(self) -> str:
-        return f"<profile of {self.program}: {len(self.launches)} launches, {self.wall / 1e6:.3f} ms>"
+        return f"<profile of {self.program}: {counted(len(self.launches), 'launch', 'launches')}, {self.wall / 1e6:.3f} ms>"
+
+    def _repr_html_(self) -> str:
+        """Returns the profile as a table, which notebooks show."""
+        machine = limits(self.threads)
+        return html_table(_head(self), _COLUMNS, _rows(self, machine), _foot(machine))
 
 
 @dataclass(frozen=True)
@@ -213,17 +223,28 @@ def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
 
 def _table(p: Profile, machine: Limits) -> str:
     """The profile as a text table, one row per kernel."""
+    rows = [_COLUMNS, *_rows(p, machine)]
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+    lines = ["  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
+    return "\n".join([_head(p), *(line.rstrip() for line in lines), _foot(machine)])
+
+
+def _head(p: Profile) -> str:
     dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
-    head = f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
-    rows = [("kernel", "calls", "ms", "share", "operations", "memory", "of limit")]
+    return f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
+
+
+def _foot(machine: Limits) -> str:
+    return f"limits: {per_second(machine.operations, 'FLOP')}, {per_second(machine.bytes, 'B')}"
+
+
+def _rows(p: Profile, machine: Limits) -> list[tuple[str, ...]]:
+    """Returns one row per kernel as texts, and one for the time between kernels."""
+    rows: list[tuple[str, ...]] = []
     for name, launches in p.by_kernel().items():
         rows.append((name, str(len(launches)), *_row(launches, p.wall, machine)))
     between = p.wall - p.in_kernels
-    rows.append(("between kernels", "", f"{between / 1e6:.3f}", f"{between / max(1, p.wall):.1%}", "", "", ""))
-    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
-    lines = ["  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
-    limit = f"limits: {per_second(machine.operations, 'FLOP')}, {per_second(machine.bytes, 'B')}"
-    return "\n".join([head, *(line.rstrip() for line in lines), limit])
+    return [*rows, ("between kernels", "", f"{between / 1e6:.3f}", f"{between / max(1, p.wall):.1%}", "", "", "")]
 
 
 def _row(found: Sequence[Launch], wall: int, machine: Limits) -> tuple[str, str, str, str, str]:

@@ -17,15 +17,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..support.errors import ShapeError
+from ..support.html_table import html_table
 from ..support.source import caller_span
 from .interface import Interface
 
-_READABLE = 160  # characters of a formula that is shown; those of whole networks have a hundred thousand
+READABLE = 160  # characters of a formula that is shown; those of whole networks have a hundred thousand
 
 
 def workspace_text(interface: Interface) -> str:
     """Return the formula of the workspace's size; one too long to read is replaced by the call that computes it."""
-    if len(interface.workspace) <= _READABLE:
+    if len(interface.workspace) <= READABLE:
         return f"{interface.workspace} bytes"
     dims = ", ".join(f"{symbol.name}=…" for symbol in interface.symbols)
     return f"as many bytes as workspace({dims}) says"
@@ -64,7 +65,23 @@ class Contract:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<contract of {self._program.interface.name}>"
+        interface = self._program.interface
+        results = ", ".join(map(str, interface.outputs))
+        ranges = "; ".join(map(str, (*interface.symbols, *interface.relations)))
+        return f"<contract of {interface.name}({', '.join(map(str, interface.inputs))}) -> {results}{'; ' if ranges else ''}{ranges}>"
+
+    def _repr_html_(self) -> str:
+        """Return the contract as a table, which notebooks show."""
+        interface = self._program.interface
+        parts = (
+            ("argument", interface.inputs),
+            ("result", interface.outputs),
+            ("dim", interface.symbols),
+            ("relation", interface.relations),
+        )
+        rows = [(kind, str(item)) for kind, items in parts for item in items]
+        rows += [("count", f"{count}: counted while it runs") for count in interface.counts]
+        return html_table(interface.name, (), [*rows, ("workspace", workspace_text(interface))])
 
 
 class Workspace:

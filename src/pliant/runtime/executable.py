@@ -143,6 +143,10 @@ class Executable:
         results = ", ".join(str(o) for o in self.outputs)
         return f"<Executable {self.interface.name}({', '.join(str(i) for i in self.inputs)}) -> {results}>"
 
+    def _repr_html_(self) -> str:
+        """Return the contract as a table, which notebooks show."""
+        return self.contract._repr_html_()
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the bytes of the `.pliant` file; the process that loads them compiles again if its CPU cannot run the code.
 

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from .source import Span
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns the number with its noun: `1 dim`, `2 dims`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """Returns the number with its noun: `1 dim`, `2 dims`; `several` is the plural of a noun that does not take an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def is_are(number: int) -> str:
