@@ -29,6 +29,7 @@ _PLACES = {
     ".quantized": "quantization_errors quantize",
     ".own_instructions": "DeclaredInstruction instruction",
     ".own_operators": "Operator operator",
+    ".stepping": "lower_until stages",
     ".templates": "Template template",
     ".tune": "tune",
     ".video": "video",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from .schedule.auto_tensorize import auto_tensorize
     from .schedule.library import rule, unregister_rule
     from .schedule.schedule import Schedule
+    from .stepping import lower_until, stages
     from .support.errors import CancelledError, Error, InternalError, ModelFileError, ScheduleError, ShapeError, UnsupportedError
     from .support.refusal import Refusal
     from .sym.script import *
@@ -184,6 +186,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "lower_until",
     "match_cast",
     "max_over",
     "min_over",
@@ -208,6 +211,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stages",
     "strides",
     "sum_over",
     "tan",

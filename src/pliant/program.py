@@ -121,6 +121,16 @@ class Program:
         except RecursionError:
             raise _too_deep(Span(file, 1, 0, 1, (text.splitlines() or [""])[0])) from None
 
+    def edited(self, text: str) -> Program:
+        """Returns the program of an edited text of this one, with the literal tensors that the text names; raises as `parse` does.
+
+        How its calls are written (trees of tensors) stays, if it has the same arguments and as many results.
+        """
+        program = Program.parse(text, "<edited>", self.named_constants)
+        calling, new = self.entry.attrs.get("calling"), program.entry
+        same = [p.name for p in new.params] == [p.name for p in self.entry.params] and len(new.results) == len(self.entry.results)
+        return program if calling is None or not same else Program(new.with_(attrs={**new.attrs, "calling": calling}))
+
     def __str__(self) -> str:
         from .graph.printer import print_function
         from .loop.printer import print_func

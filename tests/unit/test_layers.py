@@ -48,6 +48,7 @@ SEES |= {
     "api": {*API, "frontends"},  # `pliant.compile("model.onnx")`
     "artifact": API,
     "explanation": API,
+    "stepping": API,
     "autotuning": {*API, "tune"},
     "kernel_kind": API,
     "exporting": API,
