@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from pathlib import Path
+from typing import Unpack, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pliant.frontends.gguf import open_gguf
 from pliant.llm.lm import LLM
 from pliant.llm.messages import checked
 from pliant.llm.prompt import Prompts
+from pliant.llm.sampling import AnswerKeywords, SamplingKeywords, SamplingOptions
 from tiny_models import CONTROL, TEMPLATE, tiny, tiny_file, tiny_llm
 
 
@@ -297,3 +299,10 @@ def test_wrong_settings(tmp_path: Path) -> None:
     other.write_bytes(tiny("mamba9"))
     with pytest.raises(UnsupportedError, match="models of the architecture `mamba9` are not supported"):
         LLM(other)
+
+
+def test_keywords_of_sampling_are_its_options() -> None:
+    assert get_type_hints(SamplingKeywords) == get_type_hints(SamplingOptions)
+    hints, sampling = get_type_hints(LLM.generate), {*get_type_hints(SamplingKeywords)}
+    assert hints["sampling"] == Unpack[SamplingKeywords]
+    assert {*get_type_hints(AnswerKeywords)} - sampling == {*hints} & {"max_tokens", "stop", "raw"} != set()

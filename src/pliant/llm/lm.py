@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from .engine import Engine, too_long
 from .locate import locate
 from .prompt import Prompt, Prompts
 from .reply import Progress, Reply, Stream
-from .sampling import Sampler, SamplingOptions
+from .sampling import AnswerKeywords, Sampler, SamplingKeywords, SamplingOptions
 from .stop import StopStrings
 from .tokenizer import Tokenizer, from_gguf
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 Say = Callable[[str], None]
-_ANSWER_OPTIONS = ("max_tokens", "stop", "raw")  # of `generate` and `stream`, beside those of sampling
 
 
 class LLM:
@@ -126,7 +125,7 @@ class LLM:
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         raw: bool = False,
-        **sampling: Any,
+        **sampling: Unpack[SamplingKeywords],
     ) -> Reply:
         """Returns the answer to a text or to messages; with `raw`, the continuation of a text.
 
@@ -145,7 +144,7 @@ class LLM:
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         raw: bool = False,
-        **sampling: Any,
+        **sampling: Unpack[SamplingKeywords],
     ) -> Stream:
         """As `generate`, but returns a Stream that yields the text piece by piece.
 
@@ -232,14 +231,14 @@ def _speaking(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     return source
 
 
-def options(sampling: dict[str, Any]) -> SamplingOptions:
+def options(sampling: SamplingKeywords) -> SamplingOptions:
     """Returns sampling options from keywords; raises an ArgumentError for an unknown one, with the nearest known name."""
     known = SamplingOptions.__dataclass_fields__
     for name in sampling:
         if name not in known:
             from ..support.resolve import near
 
-            every = (*_ANSWER_OPTIONS, *known)
+            every = list(AnswerKeywords.__annotations__)
             raise ArgumentError(f"there is no option `{name}`", facts=["there are: " + ", ".join(every)], help=near(name, every))
     return SamplingOptions(**sampling)
 

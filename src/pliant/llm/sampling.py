@@ -16,7 +16,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,26 @@ class SamplingOptions:
                 raise Error(f"`{name}` is {value!r}, outside of {low}..{high}")
         if self.seed is not None and not (isinstance(self.seed, int) and 0 <= self.seed < 1 << 64):
             raise Error(f"`seed` is {self.seed!r}, outside of 0..2^64-1")
+
+
+class SamplingKeywords(TypedDict, total=False):
+    """The fields of `SamplingOptions` as keywords of a function."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    repetition_window: int
+    seed: int | None
+
+
+class AnswerKeywords(SamplingKeywords, total=False):
+    """The keywords of an answer: those of sampling, and where it ends."""
+
+    max_tokens: int | None
+    stop: str | Sequence[str]
+    raw: bool
 
 
 class Stream:

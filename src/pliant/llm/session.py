@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..support.record import dataclass
 from .prompt import Known, Rendered
 from .reply import Reply, Stream
+from .sampling import AnswerKeywords
 
 if TYPE_CHECKING:
     from .lm import LLM, Say
@@ -48,14 +49,14 @@ class Session:
         self.messages = self.messages[:last]
         return said
 
-    def ask(self, text: str, **options: Any) -> Reply:
+    def ask(self, text: str, **options: Unpack[AnswerKeywords]) -> Reply:
         """Returns the answer to the user's next message; options as for `LLM.generate`."""
         stream = self.stream(text, **options)
         for _ in stream:
             pass
         return stream.reply
 
-    def stream(self, text: str, **options: Any) -> Stream:
+    def stream(self, text: str, **options: Unpack[AnswerKeywords]) -> Stream:
         """Returns the answer to the user's next message as a Stream of pieces; options as for `LLM.generate`.
 
         The oldest turns are dropped if the context is full. An answer that is closed early stays in the conversation as far as it came. If
