@@ -164,15 +164,16 @@ def compile(
     example: tuple[Any, ...] | None = None,
     progress: Callable[[str], object] | bool | None = None,
 ) -> Executable:
-    """Compiles a kernel, a function, a module, a Program or a model file into one executable for every shape of its contract.
+    """Compiles `src` (a kernel, a function, a module, a Program or a model file) into one executable for every shape of its contract.
 
-    `dims` sets, narrows or unifies dims (`Program.with_dims`). `threads` fixes the number of threads of its calls. `checked` adds run-time
-    checks of accesses and index arithmetic. `cache` allows the code cache. `decisions` override choices of the default schedules, by name:
-    {"c.tile": (6, 2)}. `pliant.explain` lists them and their domains. With `effort="fast"`, tiles are those that compile fastest: results
-    have the same bits, but take longer to compute. With `accuracy="fast"`, convolutions may take algorithms that round more
-    (`docs/programs.md` says how much). A PyTorch module needs an `example` of its arguments, and is compiled for their shapes:
-    `pliant.from_torch` takes dynamic ones. `progress` is called with a text for each kernel; True shows it on stderr. Raises
-    UnsupportedError if this machine cannot run code for the target, Error if `effort` or `accuracy` is neither of the two.
+    `target` is this machine, or a CPU whose code it can run ("x86-64-v3"). `dims` sets, narrows or unifies dims (`Program.with_dims`).
+    `threads` fixes the number of threads of its calls. `checked` adds run-time checks of accesses and index arithmetic. `cache` allows the
+    code cache. `decisions` override choices of the default schedules, by name: {"c.tile": (6, 2)}. `pliant.explain` lists them and their
+    domains. With `effort="fast"`, tiles are those that compile fastest: results have the same bits, but take longer to compute. With
+    `accuracy="fast"`, convolutions may take algorithms that round more (`docs/programs.md` says how much). A PyTorch module needs an
+    `example` of its arguments, and is compiled for their shapes: `pliant.from_torch` takes dynamic ones. `progress` is called with a text
+    for each kernel; True shows it on stderr. Raises UnsupportedError if this machine cannot run code for the target, Error if `effort` or
+    `accuracy` is neither of the two.
     """
     for name, mode in (("effort", effort), ("accuracy", accuracy)):
         if mode not in ("full", "fast"):
@@ -269,9 +270,9 @@ def _program_of_file(path: str) -> Program:
 
 
 def parse(text: str, file: str = "<text>", constants: Mapping[str, Any] | None = None) -> Program:
-    """Parses the text of a program (as `str(program)` prints it) without executing anything; `constants` are its `named_constants`.
+    """Parses `text`, a program as `str(program)` prints it, without executing anything; `constants` are its `named_constants`.
 
-    Raises an Error for an object that is no text, and for text that is no valid program.
+    Errors show lines of `file`, the name of the text. Raises an Error for an object that is no text, and for text that is no valid program.
     """
     if not isinstance(text, str):
         help_ = "pass the text that str(program) gives" if not isinstance(text, bytes) else "decode it first: text.decode()"

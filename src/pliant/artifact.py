@@ -185,10 +185,10 @@ def _check_text(program: Program, text: str) -> None:
 def load(
     path: str | os.PathLike[str], threads: int | None = None, *, verify: bool = False, recompile: bool = False
 ) -> Executable:  # fmt: skip
-    """Loads a `.pliant` file: uses its code if it fits this machine, else compiles the program again, with a notice on stderr.
+    """Loads the `.pliant` file at `path`: uses its code if it fits this machine, else compiles it again, with a notice on stderr.
 
-    `verify` compares all sections with their checksums first. `recompile` compiles it in any case, without a notice. Raises ModelFileError
-    for a damaged file.
+    `threads` fixes the number of threads of its calls. `verify` compares all sections with their checksums first. `recompile` compiles it
+    in any case, without a notice. Raises ModelFileError for a damaged file.
     """
     file = container.read(path)
     if verify:

@@ -40,7 +40,7 @@ def export(
 ) -> list[Path]:
     """Writes a program as files for a target into the folder `path`; returns the files. `name` is the base name of files and functions.
 
-    `dims` sets, narrows or unifies dims first.
+    `src` is what `pliant.compile` takes, `target` a name of docs/targets.md or a Target. `dims` sets, narrows or unifies dims first.
     """
     machine = find_target(target)
     program = program_of(src)

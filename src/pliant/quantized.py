@@ -28,9 +28,9 @@ class OutputError:
 
 
 def quantize(program: Any, weights: str = "int8", least: int = 4096) -> Program:
-    """Returns the program with literal weights of at least `least` elements quantized to 8 or 4 bits in blocks of 32.
+    """Returns `program` with literal weights of at least `least` elements quantized to 8 or 4 bits in blocks of 32.
 
-    Raises Error for a negative `least`, and for weights other than "int8" and "int4".
+    `weights` is "int8" or "int4". Raises Error for a negative `least`, and for weights other than "int8" and "int4".
     """
     from .api import program_of
     from .graph.passes.dead_code import dead_code

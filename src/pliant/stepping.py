@@ -64,9 +64,10 @@ class Stages(tuple[Stage, ...]):
 
 
 def stages(src: Any = None, target: str | Target = "native") -> Stages:
-    """Returns the steps of the compiler in their order; for a program (what `pliant.compile` takes), also which of them change it.
+    """Returns the steps of the compiler in their order; for a program `src` (what `pliant.compile` takes), also which of them change it.
 
-    Steps that `PLIANT_DISABLE` names are left out. With a program, all steps before the code are run.
+    `target` is what the program is compiled for. Steps that `PLIANT_DISABLE` names are left out. With a program, all steps before the code
+    are run.
     """
     disabled = check_disabled(read_settings().disable)
     left = [(phase, step) for phase, steps in PHASES.items() for step in without(steps, disabled)]

@@ -167,3 +167,13 @@ def test_what_is_no_text_is_refused(texts: Any, what: str, help: str, tiny: plia
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> pliant.Embedder:
     return pliant.Embedder(write_bert(tmp_path_factory.mktemp("bert")))
+
+
+def test_batches_are_as_large_as_asked_for(tiny: pliant.Embedder) -> None:
+    said: list[str] = []
+    found = tiny.embed(TEXTS[:3], batch_size=2, progress=said.append)
+    assert said == ["embedded 0 of 3 texts", "embedded 2 of 3 texts"]
+    assert np.allclose(found, [tiny.embed(text) for text in TEXTS[:3]], rtol=1e-5, atol=1e-6)
+    for size in (0, True, 2.0):
+        with pytest.raises(Error, match="it is a number from 1 up"):
+            tiny.embed(TEXTS, batch_size=size)  # type: ignore[arg-type]

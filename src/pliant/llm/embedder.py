@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..frontends.safetensors import load_safetensors
 from ..support.errors import ArgumentError, Error, ModelFileError, UnsupportedError
+from ..support.progress import telling
 from .catalog import CATALOGUE
 from .locate import locate
 from .models.bert import Bert, Settings
@@ -29,7 +30,7 @@ from .tokenizer.from_json import from_json_text, json_file_text
 if TYPE_CHECKING:
     from ..runtime.executable import Executable
 
-BATCH = 32  # texts per run: bounds the memory that a long list of texts needs
+BATCH = 32  # texts per run, unless said otherwise: bounds the memory that a long list of texts needs
 MAX_JSON = 1 << 20  # bytes: config files are a few kilobytes; anything larger is not one
 
 
@@ -47,8 +48,8 @@ class Embedder:
     ) -> None:
         """Loads the model and compiles it.
 
-        `announce` is called before a download, `progress` during work; with `offline`, nothing is downloaded. Raises ModelFileError if the
-        tokenizer does not fit the model.
+        `source` is a name of the catalog or a folder, `threads` fixes the number of threads. `announce` is called before a download,
+        `progress` during work; with `offline`, nothing is downloaded. Raises ModelFileError if the tokenizer does not fit the model.
         """
         import pliant
 
@@ -76,21 +77,34 @@ class Embedder:
         """The number of elements of an embedding vector."""
         return self.settings.width
 
-    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
-        """Returns the vector of a text, f32[width], or of several texts, f32[texts, width].
+    def embed(
+        self,
+        texts: str | Iterable[str],
+        *,
+        truncate: bool = False,
+        batch_size: int = BATCH,
+        progress: Callable[[str], object] | bool | None = None,
+    ) -> NDArray[np.float32]:
+        """Returns the vector of a text, f32[width], or of several `texts`, f32[texts, width].
 
-        Raises an Error for a text of more tokens than the model reads, unless `truncate` cuts it, ArgumentError for what is no text.
+        A run of the model takes `batch_size` of them, of similar lengths. `progress` is called with a text before each run; True shows it
+        on stderr. Raises an Error for a text of more tokens than the model reads, unless `truncate` cuts it, and for a `batch_size` below
+        1; ArgumentError for what is no text.
         """
         if isinstance(texts, str):
             one: NDArray[np.float32] = self.embed([texts], truncate=truncate)[0]
             return one
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise Error(f"`batch_size` is {batch_size!r}; it is a number from 1 up", help=f"e.embed(texts, batch_size={BATCH})")
         texts = _texts(texts)
         rows = [self._tokens(text, truncate) for text in texts]
         vectors = np.empty((len(rows), self.width), np.float32)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # similar lengths in one batch need less padding
-        for at in range(0, len(rows), BATCH):
-            part = order[at : at + BATCH]
-            vectors[part] = self._run(*_padded([rows[i] for i in part]))
+        with telling(progress) as say:
+            for at in range(0, len(rows), batch_size):
+                say(f"embedded {at} of {len(rows)} texts")
+                part = order[at : at + batch_size]
+                vectors[part] = self._run(*_padded([rows[i] for i in part]))
         return vectors
 
     def _tokens(self, text: str, truncate: bool) -> list[int]:

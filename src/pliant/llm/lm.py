@@ -57,8 +57,9 @@ class LLM:
     ) -> None:
         """Loads the model and its tokenizer, and compiles the program or takes it from the program store.
 
-        `cache` is the dtype of the KV cache (f16 or f32), `context` the largest number of tokens of a conversation. `announce` is called
-        before a download, `progress` during work; with `offline`, nothing is downloaded.
+        `source` is a path, a name of the catalog, or hf:org/repo[:quant]. `threads` fixes the number of threads. `cache` is the dtype of
+        the KV cache (f16 or f32), `context` the largest number of tokens of a conversation. `announce` is called before a download,
+        `progress` during work; with `offline`, nothing is downloaded.
         """
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
         self._start(open_gguf(path), os.fspath(source), progress or _nothing, threads=threads, cache=cache, context=context)
@@ -127,10 +128,10 @@ class LLM:
         raw: bool = False,
         **sampling: Unpack[SamplingKeywords],
     ) -> Reply:
-        """Returns the answer to a text or to messages; with `raw`, the continuation of a text.
+        """Returns the answer to `prompt`, a text, messages or tokens; with `raw`, the continuation of a text.
 
-        `sampling`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed. Raises an Error if the prompt does not
-        fit into the context.
+        It ends after `max_tokens` at the latest, and before the first text of `stop`. `sampling`: temperature, top_k, top_p, min_p,
+        repetition_penalty, repetition_window, seed. Raises an Error if the prompt does not fit into the context.
         """
         stream = self.stream(prompt, max_tokens=max_tokens, stop=stop, raw=raw, **sampling)
         for _ in stream:
@@ -148,7 +149,8 @@ class LLM:
     ) -> Stream:
         """As `generate`, but returns a Stream that yields the text piece by piece.
 
-        Raises an Error for wrong options, and if the prompt does not fit into the context.
+        `prompt`, `max_tokens`, `stop`, `raw` and `sampling` are those of `generate`. Raises an Error for wrong options, and if the prompt
+        does not fit into the context.
         """
         sampler = Sampler(options(sampling))
         stops = StopStrings([stop] if isinstance(stop, str) else stop)
@@ -161,7 +163,10 @@ class LLM:
         return Stream(self._pieces(ids, sampler, stops, max_tokens, state), state)
 
     def session(self, system: str | None = None, *, announce: Say | None = None) -> Session:
-        """Returns a new conversation; `announce` is called when old turns are dropped (default: a message on stderr)."""
+        """Returns a new conversation, which begins with the instructions `system`.
+
+        `announce` is called when old turns are dropped; without it, a message on stderr says so.
+        """
         from .session import Session
 
         return Session(self, system, announce)

@@ -58,18 +58,18 @@ class Executable:
         return self._known("the cost").cost
 
     def save(self, path: str | os.PathLike[str], targets: Sequence[str] = ()) -> None:
-        """Write a `.pliant` file, which `pliant.load` reads; `targets` adds code for further targets."""
+        """Write a `.pliant` file to `path`, which `pliant.load` reads; `targets` adds code for further targets."""
         self._known("the program").save(self, path, targets)
 
     def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Any:
-        """Run the program on these arguments and return the times of its kernels; print it, or save it as a trace for Perfetto.
+        """Run the program on `args` and `named`, as in a call, and return the times of its kernels: print it, or save a trace for Perfetto.
 
         It is the fastest of `runs` runs; by default one run if the program updates state, else several.
         """
         return self._known("the program").profile(self, args, named, runs)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write one page of HTML: the graph by layers, kernels with their code, memory over time, and times if a profile was taken."""
+        """Write a page of HTML to `path`: the graph by layers, kernels with their code, memory over time, times if there is a profile."""
         self._known("the program").report(self, path)
 
     def _known(self, what: str) -> Any:
@@ -94,7 +94,7 @@ class Executable:
         return self.interface.symbols
 
     def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Run the program on arguments by name; returns the results by name. `out` may give the memory of some results by name.
+        """Run the program on `feeds`, arguments by name; returns the results by name. `out` may give the memory of some results by name.
 
         Raises a ShapeError for missing and unknown names.
         """

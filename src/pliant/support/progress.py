@@ -20,25 +20,34 @@ _STEPS: ContextVar[Callable[[int, int], None] | None] = ContextVar("pliant_progr
 
 
 @contextmanager
+def telling(progress: Listener | bool | None) -> Iterator[Listener]:
+    """Gives the function that says what is going on inside: `progress`; a line on stderr for True; silence for None and False."""
+    say, done = for_people() if progress is True else (progress or _ignore, _nothing)
+    try:
+        yield say
+    finally:
+        done()
+
+
+@contextmanager
 def listening(progress: Listener | bool | None, what: str) -> Iterator[None]:
     """Sends the progress of what is compiled inside to a function; True is a line on stderr, None and False are silence."""
     if not progress:
         yield
         return
-    say, done = for_people() if progress is True else (progress, _nothing)
     begin = time.monotonic()
+    with telling(progress) as say:
 
-    def step(number: int, total: int) -> None:
-        passed = time.monotonic() - begin
-        left = passed / number * (total - number) if number else 0.0
-        say(f"{what}: kernel {number + 1} of {total}, {passed:.0f} s" + (f", {left:.0f} s left" if number and passed >= 1 else ""))
+        def step(number: int, total: int) -> None:
+            passed = time.monotonic() - begin
+            left = passed / number * (total - number) if number else 0.0
+            say(f"{what}: kernel {number + 1} of {total}, {passed:.0f} s" + (f", {left:.0f} s left" if number and passed >= 1 else ""))
 
-    token = _STEPS.set(step)
-    try:
-        yield
-    finally:
-        _STEPS.reset(token)
-        done()
+        token = _STEPS.set(step)
+        try:
+            yield
+        finally:
+            _STEPS.reset(token)
 
 
 def kernel_begins(number: int, total: int) -> None:
@@ -69,4 +78,8 @@ def _over_the_line(text: str) -> None:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignore(text: str) -> None:
     pass

@@ -20,7 +20,7 @@ __all__ = ["from_onnx", "rule"]
 
 
 def from_onnx(source: Any, *, values: Mapping[str, Any] | None = None, fallback: bool = False) -> Program:
-    """Imports an ONNX model, given as a path, bytes or a ModelProto, and returns its program.
+    """Imports the ONNX model `source`, a path, bytes or a ModelProto, and returns its program.
 
     `values` fixes inputs of the model; they are constants then and not parameters. With `fallback`, unsupported operators run in Python by
     onnx.reference. Raises ModelFileError for an invalid model, UnsupportedError for what is not supported.

@@ -20,7 +20,7 @@ __all__ = ["from_torch", "read_pt2", "rule"]
 
 
 def from_torch(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = None) -> Program:
-    """Imports a PyTorch module, exported with these example arguments, or an ExportedProgram, and returns its program.
+    """Imports `model`, a PyTorch module or an ExportedProgram, and returns its program; `args` and `kwargs` are examples of its arguments.
 
     `dynamic_shapes` says which dims are dynamic, as for `torch.export.export`; a text is the name of a dim: `{"x": {0: "batch"}}`. The
     weights are those of the module, without a copy: the program sees what is written to them later. Raises UnsupportedError for what is
