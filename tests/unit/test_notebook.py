@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -11,6 +11,8 @@ import pliant
 from pliant import Tensor, dim, f32, function, ops
 from pliant.report import profile
 from pliant.report.profile import Launch, Limits, Profile
+from pliant.runtime import measures
+from pliant.runtime.measures import Cost, Counts, Provenance
 from pliant.support.html_table import html_table
 
 n = dim("n", max=64, multiple_of=2)
@@ -95,3 +97,14 @@ def flat(text: str, rows: list[list[str]]) -> list[str]:
     """The cells of the same table as text, whose columns are apart by two spaces at least."""
     lines = text.splitlines()[1 : 1 + len(rows)]
     return [cell.strip() for line in lines for cell in line.split("  ") if cell.strip()]
+
+
+def test_what_an_executable_tells_is_typed(f: pliant.Executable) -> None:
+    """The types are protocols, because the runtime does not see these classes: they have all that the protocols promise."""
+    cost: Cost = f._provenance.cost
+    p = Profile("layer", {"n": 6}, 2, 3, 1_000_000, (Launch(kernel="k", layers=(), begin=0, duration=1),))
+    for protocol, value in ((Counts, cost(n=6)), (measures.Profile, p), (measures.Launch, p.launches[0]), (Provenance, f._provenance)):
+        promised = {name for name in vars(protocol) if not name.startswith("_")}
+        assert promised and not {name for name in promised if not hasattr(value, name)}
+    hints = [get_type_hints(m)["return"] for m in (vars(pliant.Executable)["cost"].fget, pliant.Executable.profile)]
+    assert hints == [Cost, measures.Profile]

@@ -63,11 +63,12 @@ def run(options: argparse.Namespace) -> int:
             write_npz(file, results)
     symbols = executable.symbols_of(arrays)
     operations = executable.cost(**symbols).operations
-    facts = {"outputs": [_facts(n, a) for n, a in results.items()], "seconds": min(times), "operations": operations, "dims": symbols}
+    outputs = [_facts(n, a) for n, a in results.items()]
+    facts = {"outputs": outputs, "seconds": min(times), "operations": operations, "dims": symbols}
     if options.quantize:
         from ..quantized import quantization_errors
 
-        for shown, error in zip(facts["outputs"], quantization_errors(exact, program, arrays, options.threads), strict=True):
+        for shown, error in zip(outputs, quantization_errors(exact, program, arrays, options.threads), strict=True):
             shown |= {"largest_error": error.largest, "relative_error": error.relative}
     profile = executable.profile(*_fresh(arrays, inputs).values()) if options.profile or options.report else None
     if options.report:

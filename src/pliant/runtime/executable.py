@@ -20,6 +20,7 @@ from ..support.source import caller_span
 from .caller import Caller
 from .contract import Contract, Workspace
 from .interface import Input, Output, Symbol
+from .measures import Cost, Profile, Provenance
 from .package import Package
 from .pytree import is_plain, tree_call
 from .threads import resolve_threads
@@ -32,13 +33,15 @@ class Executable:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), provenance: Any = None) -> None:
+    def __init__(
+        self, package: Package, threads: int | None = None, constants: Sequence[Any] = (), provenance: Provenance | None = None
+    ) -> None:
         self.package = package
         self.interface = package.interface
         self._caller = Caller(package, None if threads is None else resolve_threads(threads)[0], constants)
         self.__call__ = self._flat = self._caller.open()  # the second one takes and returns tensors always
         self.calling: Mapping[str, Any] | None = None  # the trees of its arguments and results, if they are no plain tensors
-        self._provenance = provenance  # from provenance.py; the runtime alone does not know what a program was compiled from
+        self._provenance: Any = provenance  # from provenance.py; the runtime alone does not know what a program was compiled from
         self.threads = self._caller.threads  # the number of threads of its calls; None: chosen for each call
         self.contract = Contract(self)
         self.workspace = Workspace(self)
@@ -50,7 +53,7 @@ class Executable:
             self.__call__ = tree_call(self._flat, description, [i.name for i in self.inputs])
 
     @property
-    def cost(self) -> Any:
+    def cost(self) -> Cost:
         """The cost of a call as formulas of the dims: print it, or evaluate it: `f.cost(n=128)`.
 
         Raises if the executable was not made from a program.
@@ -61,7 +64,7 @@ class Executable:
         """Write a `.pliant` file to `path`, which `pliant.load` reads; `targets` adds code for further targets."""
         self._known("the program").save(self, path, targets)
 
-    def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Any:
+    def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Profile:
         """Run the program on `args` and `named`, as in a call, and return the times of its kernels: print it, or save a trace for Perfetto.
 
         It is the fastest of `runs` runs; by default one run if the program updates state, else several.
@@ -72,11 +75,12 @@ class Executable:
         """Write a page of HTML to `path`: the graph by layers, kernels with their code, memory over time, times if there is a profile."""
         self._known("the program").report(self, path)
 
-    def _known(self, what: str) -> Any:
+    def _known(self, what: str) -> Provenance:
         if self._provenance is None:
             help = "make it with pliant.compile or pliant.load"
             raise Error(f"{what} of `{self.interface.name}` is not known here", where=caller_span(), help=help)
-        return self._provenance
+        known: Provenance = self._provenance
+        return known
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -152,5 +156,4 @@ class Executable:
 
         Raises an Error if the program is not known, UnsupportedError if it calls a Python function.
         """
-        reduced: tuple[Any, ...] = self._known("the program").reduce(self)
-        return reduced
+        return self._known("the program").reduce(self)

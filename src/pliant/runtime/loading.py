@@ -14,13 +14,18 @@ from ..support.mapped import mapped_pages
 from .ctx import Profile
 from .executable import Executable
 from .interface import Output
+from .measures import Provenance
 from .package import Package
 
 _ALIGNMENT = 64  # of each array: a cache line, and the widest vector load
 
 
 def open_package(
-    package: Package, literals: Sequence[Any], functions: Sequence[Any] = (), threads: int | None = None, provenance: Any = None
+    package: Package,
+    literals: Sequence[Any],
+    functions: Sequence[Any] = (),
+    threads: int | None = None,
+    provenance: Provenance | None = None,
 ) -> Executable:
     """Return the executable of a package, given the literals and the Python functions of its program."""
     return Executable(package, threads=threads, constants=constants_of(package, literals, functions), provenance=provenance)
