@@ -172,7 +172,7 @@ def test_a_language_model_moves(tmp_path: Path) -> None:
     lm = pliant.LLM(path, cache="f32", context=256, threads=1)
     data, content = pickle.dumps(lm), content_of(lm)
     here = pickle.loads(data)
-    assert here.file.stamps == lm.file.stamps, "the same file: its pages and its program are shared"
+    assert here.file.stamps == lm.file.stamps, "the same file: its program may be in the program store"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ModelFileError, match="has changed since the model was opened"):
         pickle.dumps(lm)

@@ -78,6 +78,7 @@ def test_a_cost(f: pliant.Executable) -> None:
     assert repr(f.cost) == "<cost of layer: print it, or call it with (n=...)>"
     rows = dict(read(f.cost._repr_html_()).rows)
     assert list(rows) == ["operations", "bytes read", "bytes written"]
+    assert (eval(rows["bytes read"], {"n": 6}), eval(rows["bytes written"], {"n": 6})) == (6 * 8 * 4, 6 * 8 * 4)
     for name, value in zip(rows, f.cost(n=6), strict=True):
         assert eval(rows[name], {"n": 6}) == value, "the formulas mean what a call gives"
 

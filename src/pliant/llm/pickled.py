@@ -5,7 +5,7 @@
 
 All sections are compared with their checksums, and then validated as files of a user are: what is damaged raises ModelFileError. A
 language model is compiled for the machine that loads it. There its own files are taken if they have the same path, size and time, so that
-the processes of one machine share their memory and the program store; else the bytes are, and nothing is written to disk.
+the processes of one machine find its program in the program store; else the bytes are, and nothing is written to disk.
 """
 
 from __future__ import annotations
