@@ -105,7 +105,7 @@ class StreamProgram:
     def save(self, path: str | os.PathLike[str], calibration: Mapping[str, Any] | None = None) -> None:
         """Writes a `.pliant` file, which `load_stream` reads, with its calibration."""
         entry = self.function.with_(attrs={**self.function.attrs, "video": {**self.function.attrs["video"], "calibration": calibration}})
-        of = self.executable._known("the program")
+        of = _provenance(self.executable)
         Provenance(lambda: Program(entry), of.target, of.checked, of.decisions, of.effort, of.accuracy).save(self.executable, path, ())
 
     def whole(self, state: State, most: int = LISTS) -> Array:
@@ -167,13 +167,19 @@ def compile_stream(
 def load_stream(path: str, threads: int | None = None) -> StreamProgram:
     """Loads the program of a stream from a `.pliant` file that `StreamProgram.save` wrote; raises ModelFileError for another file."""
     executable = load(path, threads)
-    entry = executable._known("the program").program.entry
+    entry = _provenance(executable).program.entry
     if "video" not in entry.attrs:
         raise ModelFileError(f"{path} is no video stream", help="give the model that it was compiled from, or a file of Stream.save")
     try:
         return StreamProgram(executable, entry)
     except ValueError as problem:
         raise ModelFileError(f"{path} is damaged: {problem}") from None
+
+
+def _provenance(executable: Executable) -> Provenance:
+    found = executable._provenance
+    assert isinstance(found, Provenance)  # it was compiled or loaded here
+    return found
 
 
 def _checked(described: Any, function: Function, kept: int) -> dict[str, Any]:
