@@ -170,7 +170,7 @@ _END = """## Emit
 
 While the next kernel is being scheduled, LLVM compiles those before it in the background. The last step waits for them, links everything
 into one flat blob without undefined symbols, and describes its arguments. The runtime maps the blob and calls `prepare`, `size` and `run`
-(`docs/design/0001-abi.md`); it needs no compiler.
+([design note 1](design/0001-abi.md)); it needs no compiler.
 """
 
 

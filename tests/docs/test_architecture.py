@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "pliant"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-NOTES = sorted((ROOT / "docs" / "design").glob("*.md"))
+NOTES = sorted((ROOT / "docs" / "design").glob("0*.md"))
 
 
 def named(text: str) -> list[str]:

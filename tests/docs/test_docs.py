@@ -25,7 +25,7 @@ from pliant import ops
 
 ROOT = Path(__file__).parent.parent.parent
 # Pages without examples, and the one whose programs are printed by the compiler (`test_how_it_works.py` compares it).
-NO_EXAMPLES = {"glossary.md", "renames.md", "how_it_works.md"}
+NO_EXAMPLES = {"README.md", "glossary.md", "renames.md", "how_it_works.md"}
 DOCUMENTS = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NO_EXAMPLES)]
 
 
