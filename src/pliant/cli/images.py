@@ -24,7 +24,9 @@ def read_picture(path: str, t: Any, values: Mapping[str, int]) -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise Usage(f"reading {path} needs the package pillow", "pip install pillow, or give a .npy file") from None
+        from ..support.install_hint import install_hint
+
+        raise Usage(f"reading {path} needs the package pillow", f"{install_hint('onnx')}, or give a .npy file") from None
     dims = [str(d) for d in t.shape]
     image = dims[1:] if len(dims) == 4 else dims
     if len(image) not in (2, 3):

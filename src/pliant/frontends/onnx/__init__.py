@@ -3,7 +3,7 @@
 p = pliant.from_onnx("model.onnx")       # every dynamic dim keeps its name
 f = pliant.compile(p, dims={"batch": 1})
 
-Needs the package onnx (`pip install 'pliant[onnx]'`), which is imported when a model is read.
+Needs the package onnx (the extra `onnx`), which is imported when a model is read.
 """
 
 from __future__ import annotations

@@ -95,7 +95,9 @@ def load_onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise Error("the package onnx is not installed", help="pip install 'pliant[onnx]'") from None
+        from ...support.install_hint import install_hint
+
+        raise Error("the package onnx is not installed", help=install_hint("onnx")) from None
     return onnx
 
 

@@ -32,7 +32,9 @@ def image_decoder(site: NodeContext) -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise site.unsupported("reading an image needs the package pillow", help="pip install pillow") from None
+        from ....support.install_hint import install_hint
+
+        raise site.unsupported("reading an image needs the package pillow", help=install_hint("onnx")) from None
     try:
         with Image.open(io.BytesIO(data.tobytes()), formats=FORMATS) as opened:
             pixels = np.asarray(opened.convert(_MODES[order]))
