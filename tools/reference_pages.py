@@ -79,7 +79,7 @@ def command(name: str) -> str:
     """Returns the section of a command."""
     parser = command_parser(name)
     actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
-    rows = [f"| `{words(a)}` | {cell((a.help or '') % {**vars(a), 'prog': parser.prog})} |" for a in actions]
+    rows = [f"| {code(words(a))} | {cell((a.help or '') % {**vars(a), 'prog': parser.prog})} |" for a in actions]
     usage = " ".join([parser.prog, *(place(a) for a in actions if not a.option_strings), "[options]"])
     lines = [f"## {name}", "", capital(COMMANDS[name]) + ".", "", "```", usage, "```", "", "| option | meaning |", "|---|---|", *rows, ""]
     if parser.epilog:
@@ -97,9 +97,14 @@ def words(action: argparse.Action) -> str:
     """Returns the names of an option and its value; of an argument its name."""
     value = "" if action.nargs == 0 else str(action.metavar or (" | ".join(action.choices) if action.choices else action.dest.upper()))
     if not action.option_strings:
-        return place(action).strip("[]").replace("|", "\\|")
+        return place(action).strip("[]")
     more = " …" if action.nargs == "+" else ""
-    return (", ".join(action.option_strings) + (f" {value}{more}" if value else "")).replace("|", "\\|")
+    return ", ".join(action.option_strings) + (f" {value}{more}" if value else "")
+
+
+def code(text: str) -> str:
+    """Returns a text as code in a cell of a table; GitHub and mkdocs read a bar in backticks differently, an entity alike."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def cell(text: str) -> str:

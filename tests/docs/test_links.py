@@ -70,6 +70,13 @@ def test_the_index_leads_to_every_page() -> None:
     assert "docs/README.md" in links((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
+def test_the_site_has_every_page() -> None:
+    """Each page once, in the navigation of mkdocs.yml; design notes are reached from their index. `.ci/docs` builds the site."""
+    listed = re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [page for page in PAGES if page.is_relative_to(DOCS) and not re.match(r"\d{4}-", page.name)]
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in pages)
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p != OLD_NAMES], ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_that_are_named_exist(page: Path) -> None:
     """A path in backticks, or after `python`, is one of the repository, or the end of one."""

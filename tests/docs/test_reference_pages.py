@@ -37,7 +37,7 @@ def test_every_option_is_on_the_page() -> None:
     for name in COMMANDS:
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         for option in reference_pages.command_parser(name)._option_string_actions:
-            assert option in ("-h", "--help") or re.search(rf"^\| `(.*, )?{option}[ ,`]", section, re.MULTILINE), (name, option)
+            assert option in ("-h", "--help") or re.search(rf"^\| (?:`|<code>)(.*, )?{option}[ ,`]", section, re.MULTILINE), (name, option)
 
 
 def read_in(tree: ast.AST) -> set[str]:
