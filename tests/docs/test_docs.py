@@ -25,7 +25,16 @@ from pliant import ops
 
 ROOT = Path(__file__).parent.parent.parent
 # Pages without examples in Python, and those that tools write (`test_how_it_works.py` and `test_reference_pages.py` compare them).
-NO_EXAMPLES = {"README.md", "command_line.md", "exit_codes.md", "python_api.md", "glossary.md", "renames.md", "how_it_works.md"}
+NO_EXAMPLES = {
+    "README.md",
+    "command_line.md",
+    "contributing.md",
+    "exit_codes.md",
+    "python_api.md",
+    "glossary.md",
+    "renames.md",
+    "how_it_works.md",
+}
 DOCUMENTS = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NO_EXAMPLES)]
 
 
