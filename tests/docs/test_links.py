@@ -67,6 +67,8 @@ def test_the_index_leads_to_every_page() -> None:
         reached |= more
         new += more
     assert set(DOCS.rglob("*.md")) - reached == set()
+    notebooks = {(DOCS / link).resolve() for link in links((DOCS / "README.md").read_text(encoding="utf-8")) if link.endswith(".ipynb")}
+    assert set(DOCS.rglob("*.ipynb")) == notebooks
     assert "docs/README.md" in links((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
