@@ -30,6 +30,7 @@ NO_EXAMPLES = {
     "command_line.md",
     "contributing.md",
     "exit_codes.md",
+    "papers.md",
     "python_api.md",
     "glossary.md",
     "renames.md",
