@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -143,6 +145,8 @@ def test_doctor_tells_the_facts(tmp_path: Path) -> None:
     }
     assert (found["numpy"], found["llvmlite"]["version"]) == (np.__version__, llvmlite.__version__)
     assert int(found["llvmlite"]["llvm"].split(".")[0]) >= 14
+    assert found["system_is_tested"] == (platform.machine() == "x86_64" and sys.platform == "linux")
+    assert found["extras"]["onnx"]["version"] == (None if importlib.util.find_spec("onnx") is None else importlib.metadata.version("onnx"))
     assert (found["system"], found["processors"]) == (platform.platform(), os.cpu_count())
     assert found["target"]["vector_bits"] == machine.vector_bits
     assert found["target"]["features"] == list(machine.features)
@@ -202,6 +206,16 @@ def test_doctor_without_a_package(name: str) -> None:
     assert f"problem: {name} is not installed" in done.stdout
     assert f"-m pip install {name}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_doctor_on_another_system_without_extras() -> None:
+    code = "import importlib.metadata as m, sys; sys.platform = 'plan9'\n"
+    code += "def version(name): raise m.PackageNotFoundError\nm.version = version\n"
+    code += "from pliant.support import install_hint; install_hint.install_hint = 'pip install {}'.format"
+    done = run("doctor", "--no-measure", code=code, COLUMNS="200")
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[0] != " ")
+    assert lines["system"] == f"{platform.platform()}, where the tests have not been run"
+    assert lines["extras"] == "onnx missing: pip install onnx, torch missing: pip install torch"
 
 
 def test_doctor_with_bad_settings(tmp_path: Path) -> None:

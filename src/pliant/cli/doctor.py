@@ -76,7 +76,8 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("Python", f"{python['version']} ({python['implementation']}), {python['executable']}"),
         ("numpy", found["numpy"] or "missing"),
         ("LLVM", f"{llvm['llvm']} (llvmlite {llvm['version']})" if llvm else "missing"),
-        ("system", found["system"]),
+        ("extras", ", ".join(f"{n} {x['version'] or 'missing: ' + x['help']}" for n, x in found["extras"].items())),
+        ("system", found["system"] + ("" if found["system_is_tested"] else ", where the tests have not been run")),
         ("CPU", f"{found['cpu']}, {found['processors']} processor{'s' * (found['processors'] != 1)}"),
     ]
     if machine:

@@ -17,6 +17,9 @@ from . import progress
 
 T = TypeVar("T")
 
+TESTED = {("linux", "x86_64")}  # systems that the whole test suite runs on; exported code runs on others too
+EXTRAS = {"onnx": "onnx", "torch": "torch"}  # extras of pyproject.toml that readers of model files need, and their package
+
 
 @dataclass(slots=True)
 class Facts:
@@ -49,6 +52,8 @@ def known_facts() -> Facts:
         "numpy": facts.attempt(_numpy),
         "llvmlite": facts.attempt(_llvmlite),
         "system": platform.platform(),
+        "system_is_tested": (sys.platform, platform.machine()) in TESTED,
+        "extras": _extras(),
         "cpu": _cpu_name(),
         "processors": os.cpu_count() or 1,
         "target": facts.attempt(_target),
@@ -79,6 +84,21 @@ def _rates(count: int) -> dict[str, dict[str, float]]:
         return {"fma_flop_per_second": flops, "read_bytes_per_second": {str(n): read_bandwidth(n) for n in counts}}
     except (ImportError, OSError, MemoryError) as problem:
         raise Error(f"nothing could be measured: {problem or type(problem).__name__}") from None
+
+
+def _extras() -> dict[str, dict[str, str | None]]:
+    """Returns for each extra the version of its package; without the package, the command that installs it."""
+    from importlib import metadata
+
+    from ..support.install_hint import install_hint
+
+    found: dict[str, dict[str, str | None]] = {}
+    for extra, package in EXTRAS.items():
+        try:
+            found[extra] = {"version": metadata.version(package), "help": None}
+        except metadata.PackageNotFoundError:
+            found[extra] = {"version": None, "help": install_hint(extra)}
+    return found
 
 
 def _numpy() -> str:
