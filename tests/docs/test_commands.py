@@ -43,6 +43,12 @@ def test_commands_are_understood(page: Path) -> None:
             command_parser(name).parse(arguments)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_scripts_that_are_named_are_there(page: Path) -> None:
+    named = set(re.findall(r"(?:python |^)((?:tools|benchmarks|examples|\.ci)/[\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
 def test_the_commands_of_the_faq_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx", reason="they need the package onnx")
     monkeypatch.chdir(tmp_path)
