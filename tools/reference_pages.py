@@ -45,7 +45,7 @@ Operators of graph programs, `pliant.ops`, have [a page of their own](operators.
 
 # Each public name that is documented in full stands in one section; what these return is listed where it has no public name.
 SECTIONS: dict[str, str] = {
-    "Models and programs": "from_onnx from_torch parse function kernel Function Kernel Program quantize quantization_errors",
+    "Models and programs": "from_onnx from_torch parse function kernel Function Kernel Program stages lower_until quantize quantization_errors",
     "Compiled programs": "compile load export Executable Contract Workspace Profile explain kind KernelKind set_threads threads",
     "Language models": "LLM Reply Stream Session Embedder",
     "Tuning": "autotune TuningResult",
@@ -153,7 +153,7 @@ def module_names() -> list[str]:
 
 def modules() -> list[str]:
     """Returns a line for each public module."""
-    pages = {"nn": "nn.md", "ops": "operators.md", "tune": "tuning.md"}
+    pages = {"nn": "nn.md", "ops": "operators.md", "tune": "tuning.md", "video": "video.md"}
     return [f"- [`pliant.{name}`]({pages[name]})" for name in module_names()]
 
 

@@ -151,7 +151,7 @@ def _records(options: argparse.Namespace) -> int:
 
     A merged record is kept unless the database has one that is as fast. Raises Usage if there is no file to merge.
     """
-    from ..support.files import write_whole
+    from ..support.output_file import write_text
     from ..tune.database import export_lines, read_lines
 
     refused: list[str] = []
@@ -160,7 +160,7 @@ def _records(options: argparse.Namespace) -> int:
             facts = {"removed": database.clear()}
         elif options.export:
             records = database.records()
-            write_whole(options.export, export_lines(records).encode("ascii"))
+            write_text(options.export, export_lines(records))
             facts = {"exported": len(records)}
         else:
             facts = {"merged": 0, "kept": 0}

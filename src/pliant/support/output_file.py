@@ -1,4 +1,4 @@
-"""Text files that users ask for: written, or refused in words that say what to do.
+"""Text files that users ask for: written as a whole, or refused in words that say what to do.
 
 check_place("out/report.html")          # before the work: raises OutputFileError if there is no folder `out`
 write_text("out/report.html", page)
@@ -22,10 +22,21 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file in UTF-8; raises OutputFileError if it cannot be written."""
+    """Writes a text file in UTF-8 as a whole: another process sees all of it, or what was there before.
+
+    Raises OutputFileError if it cannot be written; what was there before is still there then.
+    """
     check_place(path)
+    target = os.fspath(path)
+    special = os.path.exists(target) and not os.path.isfile(target)  # a device, such as /dev/null, is written as it is
+    temporary = target if special else f"{target}.{os.getpid()}.tmp"
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
+        if not special:
+            os.replace(temporary, target)
     except OSError as problem:
-        raise OutputFileError(f"cannot write {os.fspath(path)}: {problem.strerror or problem}") from None
+        raise OutputFileError(f"cannot write {target}: {problem.strerror or problem}") from None
+    finally:
+        if not special and os.path.exists(temporary):
+            os.unlink(temporary)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..schedule.decisions import shown
 from ..schedule.domains import Value
-from ..support.files import write_whole
+from ..support.output_file import write_text
 from ..support.units import in_seconds
 from .cost_model import Ridge
 from .database import vector_of
@@ -47,7 +47,7 @@ def write_report(path: str | os.PathLike[str], result: Result, states: Sequence[
     )
     body = f"<h1>Tuning</h1>{head}{sections}" + (f"<h2>Not tuned</h2><ul>{left_out}</ul>" if left_out else "")
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Tuning</title><style>{_STYLE}</style><body>{body}</body></html>\n'
-    write_whole(path, page.encode())
+    write_text(path, page)
 
 
 def _kernel(s: TaskState) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.files import write_whole
+from ..support.output_file import write_text
 from .program import Array, StreamProgram
 
 WIDTH, HEIGHT, MARGIN = 900, 160, 40
@@ -59,7 +59,7 @@ def write_page(path: str | os.PathLike[str], title: str, parts: Iterable[str]) -
     )
     page = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     page += f"<title>{escape(title)}</title><style>{style}</style><body><h1>{escape(title)}</h1>{''.join(parts)}"
-    write_whole(path, page.encode())
+    write_text(path, page)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
