@@ -45,7 +45,8 @@ Operators of graph programs, `pliant.ops`, have [a page of their own](operators.
 
 # Each public name that is documented in full stands in one section; what these return is listed where it has no public name.
 SECTIONS: dict[str, str] = {
-    "Models and programs": "from_onnx from_torch parse function kernel Function Kernel Program stages lower_until quantize quantization_errors",
+    "Models and programs": "from_onnx from_torch parse function kernel Function Kernel Program stages lower_until quantize "
+    "quantization_errors",
     "Compiled programs": "compile load export Executable Contract Workspace Profile explain kind KernelKind set_threads threads",
     "Language models": "LLM Reply Stream Session Embedder",
     "Tuning": "autotune TuningResult",
