@@ -1,4 +1,4 @@
-"""`pliant.LLM`: a language model from a GGUF file, ready to answer.
+"""`pliant.LLM`: a language model from a GGUF file or a checkpoint folder of transformers, ready to answer.
 
     lm = pliant.LLM("smollm2-135m")                 # a name, a path, or hf:org/repo[:quant]; downloaded and compiled if needed
     print(lm.generate("Why is the sky blue?", max_tokens=100, seed=7))
@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frontends.gguf import open_gguf
 from ..support.errors import Error, UnsupportedError
 from .catalog import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
+from .model_file import open_model, tokenizer_of
 from .prompt import Prompt, Prompts
 from .reply import Progress, Reply, Stream
 from .sampling import Sampler, SamplingOptions
 from .stop import StopStrings
-from .tokenizer import Tokenizer, from_gguf
+from .tokenizer import Tokenizer
 
 Say = Callable[[str], None]
 
@@ -54,9 +54,9 @@ class LLM:
         """
         say = progress or _nothing
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
-        self.file = open_gguf(path)
+        self.file = open_model(path)
         self.name = os.fspath(source)
-        self.tokenizer: Tokenizer = from_gguf(self.file)
+        self.tokenizer: Tokenizer = tokenizer_of(self.file)
         self.prompts = Prompts(self.file, self.tokenizer)
         say(f"preparing {self.name}")
         self.engine = Engine(self.file, threads=threads, cache=cache, context=context)
