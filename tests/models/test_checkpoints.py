@@ -235,7 +235,9 @@ def test_tensors_that_are_of_no_use_or_of_another_type(qwen: Path) -> None:
 def test_special_tokens_are_those_that_the_files_name(qwen: Path) -> None:
     changed(qwen, "generation_config.json", eos_token_id=[3, 7])
     changed(qwen, "tokenizer_config.json", add_bos_token=True)
+    changed(qwen, vocab_size=300)  # models pad their vocabulary
     tokenizer = from_folder(qwen)
+    assert len(tokenizer) == 300 and tokenizer.decode([97, 299, 97]) == "aa"
     assert {3, 7, 260} <= tokenizer.ends and tokenizer.encode("a") == [tokenizer.bos, 97]
     for name, value in (("eos_token", "<nothing>"), ("bos_token", 5), ("add_bos_token", "yes")):
         changed(qwen, "tokenizer_config.json", **{name: value})

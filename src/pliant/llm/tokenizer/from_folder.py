@@ -15,8 +15,9 @@ from typing import Any
 
 from ...frontends.checkpoint.config import Config
 from ...support.errors import ModelFileError
-from .from_json import from_json
+from .from_json import MAX_TOKENS, from_json
 from .tokenizer import Tokenizer
+from .vocabulary import TokenKind
 
 _FILES = ("tokenizer_config.json", "generation_config.json", "config.json")
 
@@ -37,8 +38,11 @@ def from_folder(folder: str | os.PathLike[str]) -> Tokenizer:
     known = tokenizer.vocabulary
     bos, eos = (_named(own, f"{side}_token", tokenizer, _numbers(model, f"{side}_token_id")[:1]) for side in ("bos", "eos"))
     ends = {*known.ends, *_numbers(generation, "eos_token_id"), *_numbers(model, "eos_token_id"), *([] if eos is None else [eos])}
+    rest = max(0, model.integer("vocab_size", 0, high=MAX_TOKENS) - len(tokenizer))  # models pad their vocabulary: such tokens say nothing
     vocabulary = replace(
         known,
+        tokens=[*known.tokens, *[""] * rest],
+        kinds=[*known.kinds, *[int(TokenKind.UNUSED)] * rest],
         bos=bos,
         eos=eos,
         before=_around(own, "add_bos_token", bos, known.before),
