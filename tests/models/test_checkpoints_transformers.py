@@ -1,4 +1,4 @@
-"""Checkpoint folders that transformers itself writes, with tiny random models: logits, the most likely tokens, the tokenizer, and vectors."""
+"""Checkpoint folders that transformers itself writes, of tiny random models: logits, the most likely tokens, and the tokenizer."""
 
 from __future__ import annotations
 
