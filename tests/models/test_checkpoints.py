@@ -13,11 +13,13 @@ import pytest
 
 import pliant
 from pliant import ModelFileError, UnsupportedError
+from pliant.cli import main
 from pliant.frontends.checkpoint import open_checkpoint
 from pliant.frontends.gguf import open_gguf
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.frontends.safetensors import load_safetensors
 from pliant.llm.lm import LLM
+from pliant.llm.model_checks import model_checks
 from pliant.llm.models import build
 from pliant.llm.prompt import Prompts
 from pliant.llm.tokenizer import from_folder, from_gguf
@@ -230,6 +232,28 @@ def test_tensors_that_are_of_no_use_or_of_another_type(qwen: Path) -> None:
     written(**{"lm_head.weight": embedding})
     changed(qwen, tie_word_embeddings=True)
     assert "output.weight" not in open_checkpoint(qwen).tensors
+
+
+def test_the_command_inspect_shows_a_folder(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(qwen)]) == 0
+    shown = capsys.readouterr().out
+    assert "architecture qwen2, 512 tokens of context, 1 layers" in shown and "261 tokens, bos '<|im_start|>'" in shown
+    assert main(["inspect", str(qwen), "--show", "tensors"]) == 0
+    assert "model.layers.0.self_attn.q_proj.bias: Tensor[F32, 64], 256 bytes" in capsys.readouterr().out.splitlines()
+    tokenizer = json.loads((qwen / "tokenizer.json").read_text())
+    (qwen / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": {"type": "NFKC"}}))
+    assert main(["inspect", str(qwen)]) == 2
+    assert "tokenizer.json: the normalizer `NFKC` is not supported" in capsys.readouterr().out
+    changed(qwen, model_type="mamba")
+    assert main(["inspect", str(qwen)]) == 2
+    assert "models of the kind `mamba` are not supported" in capsys.readouterr().err
+
+
+def test_the_checks_of_doctor_pass_to_the_logits(llama: tuple[LLM, dict[str, Any]]) -> None:
+    lm, _ = llama
+    checks = {check.name: check for check in model_checks(lm.file.folder)}  # type: ignore[attr-defined]
+    assert [checks[name].fault for name in ("template", "tokenizer", "tensors")] == ["", "", ""]
+    assert "perplexity" in checks["logits"].text + checks["logits"].fault
 
 
 def test_special_tokens_are_those_that_the_files_name(qwen: Path) -> None:

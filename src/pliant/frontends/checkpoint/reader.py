@@ -3,8 +3,9 @@
     model = open_checkpoint("my-llama/")             # config.json, model.safetensors or its parts, tokenizer.json
     model.architecture, model.tensors["blk.0.attn_q.weight"].format.name     # "llama", "BF16"
 
-What reads GGUF models reads a `Checkpoint` as well: its metadata and tensors have GGUF's names, and its tensors are views of the mapped
-files. Two things are as in the folder: RoPE pairs of a llama (`adjacent_pairs`), and the tokenizer, which is read from `tokenizer.json`.
+What reads GGUF models reads a `Checkpoint` as well: its metadata and tensors are found under GGUF's names, and its tensors, which know
+their own names, are views of the mapped files. Two things are as in the folder: RoPE pairs of a llama (`adjacent_pairs`), and the
+tokenizer, which is read from `tokenizer.json`.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ def _tensor(piece: Piece, weights: FolderWeights) -> GgufTensor:
     data = weights.raw(piece.name)
     if piece.plus:
         sums = dequantize(format, data.reshape(1, -1)).reshape(-1) + np.float32(piece.plus)
-        return GgufTensor(piece.gguf, FORMATS["f32"], shape, sums.astype(np.float32).view(np.uint8))
-    return GgufTensor(piece.gguf, format, shape, data.reshape(*shape[:-1], -1))
+        return GgufTensor(piece.name, FORMATS["f32"], shape, sums.astype(np.float32).view(np.uint8))
+    return GgufTensor(piece.name, format, shape, data.reshape(*shape[:-1], -1))
 
 
 def _template(folder: Path) -> str:
