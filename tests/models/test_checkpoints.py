@@ -4,6 +4,7 @@ order there, against float64; folders that are broken or have another model."""
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import pliant
+from counts import count
 from pliant import ModelFileError, UnsupportedError
 from pliant.cli import main
 from pliant.frontends.checkpoint import open_checkpoint
@@ -20,6 +22,7 @@ from pliant.frontends.gguf.reader import from_bytes
 from pliant.frontends.safetensors import load_safetensors
 from pliant.llm.lm import LLM
 from pliant.llm.model_checks import model_checks
+from pliant.llm.model_file import tokenizer_of
 from pliant.llm.models import build
 from pliant.llm.prompt import Prompts
 from pliant.llm.tokenizer import from_folder, from_gguf
@@ -166,6 +169,40 @@ def test_a_config_that_is_wrong_or_of_another_model_is_refused_by_name(
     with pytest.raises(kind) as found:
         open_checkpoint(qwen)
     assert re.search(what, str(found.value)), found.value
+
+
+WRONG: list[Any] = [0, -1, 1, 3, 0.5, 1e308, 5e-324, 10**30, 2**63, True, "x", "yarn", "linear", "longrope", None, [], {}, [1], {"a": 1}]
+WRONG += [float("nan"), float("inf"), {"rope_type": "yarn", "factor": 1e300}, {"full_attention": {"rope_type": "yarn", "factor": 2}}]
+SOMETIMES = ["sliding_window", "rope_parameters", "add_bos_token", "head_dim", "layer_types", "eos_token_id"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("architecture", "shape"),
+    [("llama", LLAMA), ("qwen3", YARN), ("gemma3", Shape(window=20, stretch=8.0, layers=1)), ("phi3", PHI4)],
+    ids=["llama", "qwen3", "gemma3", "phi3"],
+)
+def test_changed_files_are_read_or_refused(tmp_path: Path, architecture: str, shape: Shape) -> None:
+    write_checkpoint(tmp_path, architecture, shape)
+    chance, refused = random.Random(7), 0
+    for name in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        whole = (tmp_path / name).read_text()
+        for _ in range(count(50, 5000)):
+            found = inner = json.loads(whole)
+            key = chance.choice([*found, *SOMETIMES])
+            while isinstance(inner.get(key), dict) and inner[key] and chance.random() < 0.7:
+                inner = inner[key]
+                key = chance.choice(list(inner))
+            inner[key] = chance.choice(WRONG)
+            (tmp_path / name).write_text(json.dumps(found))
+            try:
+                file = open_checkpoint(tmp_path)
+                tokenizer_of(file)
+                build(file, pliant.f32)
+            except (ModelFileError, UnsupportedError):
+                refused += 1
+        (tmp_path / name).write_text(whole)
+    assert refused > 40
 
 
 def test_files_that_are_missing_or_no_json(qwen: Path) -> None:

@@ -11,7 +11,6 @@ only those pass that are known to change nothing.
 from __future__ import annotations
 
 import json
-import math
 import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from ...support.errors import ModelFileError, UnsupportedError
 from ..gguf.parse import shown
 
 MAX_BYTES = 16 << 20  # of a file: several times the largest known tokenizer_config.json
+SMALLEST, LARGEST = 1e-15, 1e15  # of the numbers above 0: far from real ones, and products of two are finite in f32
 Json = dict[str, Any]
 
 
@@ -51,10 +51,10 @@ class Config:
         return value
 
     def positive(self, key: str, *default: float) -> float:
-        """Returns the number under the key, or the default; raises ModelFileError if it is missing, not finite, or not above 0."""
+        """Returns the number above 0 under the key, or the default; raises ModelFileError if it is missing, or not in SMALLEST..LARGEST."""
         value = self._found(key, *default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self.wrong(key, "a number above 0")
+        if not _is_positive(value):
+            raise self.wrong(key, f"a number from {SMALLEST:g} to {LARGEST:g}")
         return float(value)
 
     def flag(self, key: str, *default: bool) -> bool:
@@ -72,10 +72,10 @@ class Config:
         return value
 
     def numbers(self, key: str, count: int) -> list[float]:
-        """Returns the list of `count` numbers above 0 under the key; raises ModelFileError if it is missing or another."""
+        """Returns the list of `count` numbers above 0 under the key; raises ModelFileError for anything else."""
         value = self._found(key)
         if not isinstance(value, list) or len(value) != count or not all(_is_positive(v) for v in value):
-            raise self.wrong(key, f"a list of {count} numbers above 0")
+            raise self.wrong(key, f"a list of {count} numbers from {SMALLEST:g} to {LARGEST:g}")
         return [float(v) for v in value]
 
     def inner(self, key: str) -> Config:
@@ -109,7 +109,7 @@ class Config:
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and SMALLEST <= value <= LARGEST
 
 
 def _same(value: Any, usual: Any) -> bool:
