@@ -133,6 +133,13 @@ def test_a_window_that_is_no_shorter_than_the_context_changes_nothing() -> None:
     assert build(tiny("llama", {"llama.attention.sliding_window": number(U32, 511)})).kernels.window == 511
 
 
+def test_yarn_of_one_frequency_is_refused() -> None:
+    numbers = {"factor": 4.0, "original_context_length": 64}
+    yarn = {f"qwen3.rope.scaling.{k}": number(F32 if isinstance(v, float) else U32, v) for k, v in numbers.items()}
+    with pytest.raises(ModelFileError, match="the base of the rotation is 1"):
+        build(tiny("qwen3", {**yarn, "qwen3.rope.scaling.type": text("yarn"), "qwen3.rope.freq_base": number(F32, 1.0)}))
+
+
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_key_that_is_called_used_is_looked_at(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     longer = [plain("rope_factors_short.weight", 8), plain("rope_factors_long.weight", 8)] if architecture == "phi3" else []

@@ -95,9 +95,7 @@ def _yarn(file: GgufFile, exact: np.ndarray[Any, Any], rotated: int, base: float
         return rotated * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     if base == 1.0:
-        raise ModelFileError(
-            "gguf: yarn extends the context, and a rotation with the base 1 has one frequency", facts=[f"file `{file.name}`"]
-        )
+        raise ModelFileError("gguf: yarn needs frequencies that differ, and the base of the rotation is 1", facts=[f"file `{file.name}`"])
     low, high = pair_of(yarn.beta_fast), pair_of(yarn.beta_slow)
     low, high = (math.floor(low), math.ceil(high)) if whole else (low, high)
     low, high = max(low, 0), min(high, rotated - 1)
