@@ -84,7 +84,7 @@ def safetensors(
 def config_of(architecture: str, s: Shape, values: dict[str, Any]) -> dict[str, Any]:
     """The config.json of a model, as older versions of transformers write it."""
     config: dict[str, Any] = {
-        "model_type": {"gemma3": "gemma3_text"}.get(architecture, architecture),
+        "model_type": {"gemma3": "gemma3_text", "qwen3moe": "qwen3_moe"}.get(architecture, architecture),
         "architectures": ["TinyForCausalLM"],
         "vocab_size": values["token_embd.weight"].shape[0],
         "hidden_size": s.width,
@@ -110,6 +110,9 @@ def config_of(architecture: str, s: Shape, values: dict[str, Any]) -> dict[str, 
         config |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     if architecture == "gemma3":
         config |= {"rope_scaling": {"rope_type": "linear", "factor": s.stretch}, "rope_local_base_freq": 10000.0}
+    if s.experts:
+        config |= {"num_experts": s.experts, "num_experts_per_tok": s.used, "moe_intermediate_size": s.ffn}
+        config |= {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
     if s.yarn:
         config["rope_scaling"] = {"rope_type": "yarn", "factor": s.yarn, "original_max_position_embeddings": s.trained}
     if s.factors and architecture == "llama":
@@ -140,8 +143,13 @@ def write_checkpoint(folder: Path, architecture: str, s: Shape, kinds: Sequence[
     """Writes the model to a folder; returns the values of its weights by GGUF's names. `align` puts tensors at multiples of 8 bytes."""
     weights = random_weights(architecture, s, kinds)
     dtypes = {t.name: {0: "F32", 1: "F16", 30: "BF16"}[t.kind] for t in weights.tensors}
-    values = {n: v for n, v in weights.values.items() if not n.startswith("rope_")}
+    values = {n: v for n, v in weights.values.items() if n[:5] != "rope_" and "_exps" not in n}
     tensors = {their_name(architecture, n): (dtypes[n], bits(theirs(architecture, n, v, s), dtypes[n])) for n, v in values.items()}
+    for n in weights.values:
+        if "_exps" in n:  # a tensor for each expert
+            _, number, part, _ = n.split(".")
+            name = f"model.layers.{number}.mlp.experts.{{}}.{part[4:-5]}_proj.weight"
+            tensors |= {name.format(i): (dtypes[n], bits(v, dtypes[n])) for i, v in enumerate(weights.values[n])}
     (folder / "model.safetensors").write_bytes(safetensors(tensors, align))
     (folder / "config.json").write_text(json.dumps(config_of(architecture, s, weights.values)))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json()))

@@ -37,14 +37,15 @@ PHI3 = Shape(heads=2, kv_heads=1, size=96, window=40)
 PHI4 = Shape(width=128, size=32, rotated=24, factors=True, trained=256)
 YARN = Shape(size=32, yarn=4.0, base=1e6, trained=300)
 LLAMA = Shape(size=20, factors=True, trained=100, window=25)
+EXPERTS = Shape(heads=4, kv_heads=2, size=32, experts=8, used=3)
 IDS = np.random.default_rng(5).integers(0, 256, 60).tolist()
 HALVES = ("BF16", "F16", "F32")
 
 
 @pytest.mark.parametrize(
     ("architecture", "shape"),
-    [("qwen2", Shape()), ("qwen3", YARN), ("gemma2", GEMMA2), ("gemma3", GEMMA3), ("phi3", PHI3), ("phi3", PHI4)],
-    ids=["qwen2", "qwen3 with yarn", "gemma2", "gemma3", "phi3", "phi4"],
+    [("qwen2", Shape()), ("qwen3", YARN), ("gemma2", GEMMA2), ("gemma3", GEMMA3), ("phi3", PHI3), ("phi3", PHI4), ("qwen3moe", EXPERTS)],
+    ids=["qwen2", "qwen3 with yarn", "gemma2", "gemma3", "phi3", "phi4", "experts"],
 )
 def test_the_program_is_that_of_the_gguf_file(tmp_path: Path, architecture: str, shape: Shape) -> None:
     write_checkpoint(tmp_path, architecture, shape, HALVES)
@@ -299,6 +300,28 @@ def test_the_checks_of_doctor_pass_to_the_logits(llama: tuple[LLM, dict[str, Any
     checks = {check.name: check for check in model_checks(lm.file.folder)}  # type: ignore[attr-defined]
     assert [checks[name].fault for name in ("template", "tokenizer", "tensors")] == ["", "", ""]
     assert "perplexity" in checks["logits"].text + checks["logits"].fault
+
+
+def test_experts_of_another_kind_are_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, "qwen3moe", EXPERTS, ("BF16",))
+    file = open_checkpoint(tmp_path)
+    up = file.tensors["blk.1.ffn_up_exps.weight"]
+    assert up.shape == (8, 96, 64) and up.size == up.data.nbytes == 8 * 96 * 64 * 2
+    assert up.name == "model.layers.1.mlp.experts.*.up_proj.weight"
+    usual = json.loads((tmp_path / "config.json").read_text())
+    for values, what in (
+        ({"norm_topk_prob": False}, "norm_topk_prob"),
+        ({"decoder_sparse_step": 2}, "layers without experts"),
+        ({"mlp_only_layers": [1]}, "layers without experts"),
+        ({"shared_expert_intermediate_size": 64}, "`shared_expert_intermediate_size` is 64"),
+    ):
+        changed(tmp_path, **values)
+        with pytest.raises(UnsupportedError, match=what):
+            open_checkpoint(tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(usual))
+    changed(tmp_path, num_experts=9)
+    with pytest.raises(ModelFileError, match=r"`model\.layers\.0\.mlp\.experts\.8\.gate_proj\.weight`|`model\.layers\.0\.mlp\.gate"):
+        open_checkpoint(tmp_path)
 
 
 def test_special_tokens_are_those_that_the_files_name(qwen: Path) -> None:

@@ -40,6 +40,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "Mistral": {"sliding_window": 20, "tie_word_embeddings": True},
     "Qwen2": {"rope_parameters": LINEAR},
     "Qwen3": {"rope_parameters": YARN},
+    "Qwen3Moe": {"num_local_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 64, "norm_topk_prob": True},
     "Gemma2": {"sliding_window": 20, "query_pre_attn_scalar": 24},
     "Gemma3": {"sliding_window": 20, "query_pre_attn_scalar": 16, "num_hidden_layers": 6, "rope_parameters": GEMMA3},
     "Phi3": {"rope_parameters": LONG | {"rope_theta": 1e4}, "original_max_position_embeddings": 128, "sliding_window": 30},

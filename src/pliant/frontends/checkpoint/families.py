@@ -23,13 +23,29 @@ from .rope import Rotation, parameters_of, read_rotation, rotation_of
 WIDTHS = {"low": 1, "high": 1 << 20}
 
 
+Layer = dict[str, tuple[str, tuple[int, ...]]]  # a name in the folder -> a name in GGUF, and the shape
+
+
 class Piece(NamedTuple):
-    """A record of a tensor that a model needs: its names in the folder and in GGUF, its shape, and what is added to its values."""
+    """A record of a tensor that a model needs: its names in the folder and in GGUF, its shape, and what is added to its values.
+
+    A name with `{}` stands for one tensor for each expert, which GGUF has as one tensor.
+    """
 
     name: str
     gguf: str
     shape: tuple[int, ...]
     plus: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tensors in the folder: one, or one for each expert."""
+        return [self.name.format(i) for i in range(self.shape[0])] if "{}" in self.name else [self.name]
+
+    @property
+    def shape_there(self) -> tuple[int, ...]:
+        """The shape of each of these tensors."""
+        return self.shape[1:] if "{}" in self.name else self.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,7 @@ class Family:
     qkv_bias: bool = False
     qk_norm: bool = False
     plus: float = 0.0  # what GGUF adds to the weights of norms
-    layer: Callable[[Sizes], dict[str, tuple[str, tuple[int, ...]]]] | None = None  # tensors of a layer; None: those of llama
+    layer: Callable[[Config, Sizes], Layer] | None = None  # tensors of a layer; None: those of llama
     extra: Callable[[Config, Sizes], dict[str, Any]] | None = None  # more metadata
     rotation: Callable[[Config, Sizes], Rotation] | None = None
     silent: tuple[str, ...] = ()  # keys that this family's model ignores
@@ -165,7 +181,7 @@ def _pieces(config: Config, family: Family, s: Sizes) -> Iterator[Piece]:
         biased |= {f"self_attn.{side}_proj" for side in "qkvo"}
     if family.architecture == "llama" and config.flag("mlp_bias", False):
         biased |= {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
-    layer = (family.layer or _llama_layer)(s)
+    layer = (family.layer or _llama_layer)(config, s)
     if family.qk_norm:
         layer |= {f"self_attn.{side}_norm": (f"attn_{side}_norm", (s.head,)) for side in "qk"}
     yield Piece("model.embed_tokens.weight", "token_embd.weight", (s.vocabulary, s.width))
@@ -178,7 +194,7 @@ def _pieces(config: Config, family: Family, s: Sizes) -> Iterator[Piece]:
                 yield Piece(f"{theirs}.bias", f"{ours}.bias", shape[:1])
 
 
-def _attention(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _attention(s: Sizes) -> Layer:
     q, kv = s.heads * s.head, s.kv_heads * s.head
     return {
         "self_attn.q_proj": ("attn_q", (q, s.width)),
@@ -188,7 +204,7 @@ def _attention(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-def _feed_forward(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _feed_forward(s: Sizes) -> Layer:
     return {
         "mlp.gate_proj": ("ffn_gate", (s.ffn, s.width)),
         "mlp.up_proj": ("ffn_up", (s.ffn, s.width)),
@@ -196,12 +212,47 @@ def _feed_forward(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-def _llama_layer(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
-    norms = {"input_layernorm": ("attn_norm", (s.width,)), "post_attention_layernorm": ("ffn_norm", (s.width,))}
-    return {**norms, **_attention(s), **_feed_forward(s)}
+def _norms(s: Sizes) -> Layer:
+    return {"input_layernorm": ("attn_norm", (s.width,)), "post_attention_layernorm": ("ffn_norm", (s.width,))}
 
 
-def _gemma_layer(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _llama_layer(config: Config, s: Sizes) -> Layer:
+    return {**_norms(s), **_attention(s), **_feed_forward(s)}
+
+
+def _experts_layer(config: Config, s: Sizes) -> Layer:
+    """The tensors of a layer with experts; raises ModelFileError for sizes that are missing or wrong."""
+    count, ffn = _expert_count(config), config.integer("moe_intermediate_size", **WIDTHS)
+    return {
+        **_norms(s),
+        **_attention(s),
+        "mlp.gate": ("ffn_gate_inp", (count, s.width)),
+        "mlp.experts.{}.gate_proj": ("ffn_gate_exps", (count, ffn, s.width)),
+        "mlp.experts.{}.up_proj": ("ffn_up_exps", (count, ffn, s.width)),
+        "mlp.experts.{}.down_proj": ("ffn_down_exps", (count, s.width, ffn)),
+    }
+
+
+def _expert_count(config: Config) -> int:
+    """Returns the number of experts, which has another key in newer configs."""
+    return config.integer("num_local_experts" if "num_local_experts" in config.values else "num_experts", low=1, high=4096)
+
+
+def _experts(config: Config, s: Sizes) -> dict[str, Any]:
+    """Returns the metadata of a Qwen with experts; raises UnsupportedError for layers without them, and for another weighting."""
+    if not config.flag("norm_topk_prob", False):
+        raise UnsupportedError(f"{config.name}: experts with weights whose sum is not 1 (`norm_topk_prob`) are not supported")
+    if config.integer("decoder_sparse_step", 1) != 1 or config.get("mlp_only_layers"):
+        raise UnsupportedError(f"{config.name}: layers without experts (`decoder_sparse_step`, `mlp_only_layers`) are not supported")
+    return {
+        **_full_attention(config, s),
+        "expert_count": _expert_count(config),
+        "expert_used_count": config.integer("num_experts_per_tok", low=1, high=64),
+        "expert_feed_forward_length": config.integer("moe_intermediate_size", **WIDTHS),
+    }
+
+
+def _gemma_layer(config: Config, s: Sizes) -> Layer:
     norms = {
         "input_layernorm": ("attn_norm", (s.width,)),
         "post_attention_layernorm": ("post_attention_norm", (s.width,)),
@@ -211,11 +262,10 @@ def _gemma_layer(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {**norms, **_attention(s), **_feed_forward(s)}
 
 
-def _phi_layer(s: Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _phi_layer(config: Config, s: Sizes) -> Layer:
     q, kv = s.heads * s.head, s.kv_heads * s.head
     return {
-        "input_layernorm": ("attn_norm", (s.width,)),
-        "post_attention_layernorm": ("ffn_norm", (s.width,)),
+        **_norms(s),
         "self_attn.qkv_proj": ("attn_qkv", (q + 2 * kv, s.width)),
         "self_attn.o_proj": ("attn_output", (s.width, q)),
         "mlp.gate_up_proj": ("ffn_up", (2 * s.ffn, s.width)),
@@ -297,6 +347,7 @@ FAMILIES = {
     "mistral": Family("llama", extra=_window(4096)),
     "qwen2": Family("qwen2", qkv_bias=True, extra=_full_attention, silent=_QWEN),
     "qwen3": Family("qwen3", own_head=True, qk_norm=True, extra=_full_attention, silent=_QWEN),
+    "qwen3_moe": Family("qwen3moe", own_head=True, qk_norm=True, layer=_experts_layer, extra=_experts, silent=_QWEN),
     "gemma2": Family("gemma2", True, _GELU, True, plus=1.0, layer=_gemma_layer, extra=_gemma, silent=("hidden_act",)),
     "gemma3_text": Family("gemma3", True, _GELU, True, qk_norm=True, plus=1.0, layer=_gemma_layer, extra=_gemma, rotation=_gemma3_rotation),
     "phi3": Family("phi3", layer=_phi_layer, extra=_window(0), rotation=_phi_rotation),

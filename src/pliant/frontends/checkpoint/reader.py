@@ -11,10 +11,12 @@ tokenizer, which is read from `tokenizer.json`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...quantization.dequantize import dequantize
 from ...quantization.formats import BY_NAME
@@ -39,6 +41,27 @@ class Checkpoint(GgufFile):
     def __init__(self, folder: Path, metadata: dict[str, Any], tensors: dict[str, GgufTensor]) -> None:
         super().__init__(str(folder), 0, metadata, tensors)
         self.folder = folder
+
+
+class Stacked(GgufTensor):
+    """The tensors of a layer's experts as one, whose data is joined when it is asked for: experts lie apart in the files."""
+
+    parts: Sequence[GgufTensor]
+
+    def __init__(self, name: str, shape: tuple[int, ...], parts: Sequence[GgufTensor]) -> None:
+        for field, value in (("name", name), ("format", parts[0].format), ("shape", shape), ("parts", parts)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """A copy of the experts' bytes, one after the other."""
+        whole = np.frombuffer(b"".join(part.data for part in self.parts), np.uint8)  # read-only, so that a program takes it as it is
+        return whole.reshape(*self.shape[:-1], -1)
+
+    @property
+    def size(self) -> int:
+        """The size of the tensors' data in the files, in bytes."""
+        return sum(part.size for part in self.parts)
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
@@ -78,10 +101,10 @@ def _stamp(folder: Path) -> Any:
 
 def _tensors(model: Described, weights: FolderWeights) -> dict[str, GgufTensor]:
     """Returns the tensors of a model by GGUF's names; raises unless the folder has exactly those that the config describes."""
-    wanted = {piece.name for piece in model.pieces}
-    for piece in model.pieces:
-        if piece.name not in weights.tensors:
-            raise ModelFileError(f"the weights have no tensor `{piece.name}`", facts=[f"shape by config.json: {piece.shape}"])
+    wanted = {name: piece for piece in model.pieces for name in piece.names}
+    for name, piece in wanted.items():
+        if name not in weights.tensors:
+            raise ModelFileError(f"the weights have no tensor `{name}`", facts=[f"shape by config.json: {piece.shape_there}"])
     for name in weights.tensors:
         if name in wanted or name.endswith(_SPARE) or (name == "lm_head.weight" and _is_embedding(weights, name)):
             continue
@@ -89,7 +112,7 @@ def _tensors(model: Described, weights: FolderWeights) -> dict[str, GgufTensor]:
         raise UnsupportedError(
             f"tensor `{shown(name)}` is not part of the model that config.json describes", facts=[f"model: {model.architecture}"], help=help
         )
-    return {piece.gguf: _tensor(piece, weights) for piece in model.pieces}
+    return {piece.gguf: _joined(piece, weights) for piece in model.pieces}
 
 
 def _is_embedding(weights: FolderWeights, name: str) -> bool:
@@ -99,20 +122,30 @@ def _is_embedding(weights: FolderWeights, name: str) -> bool:
     return len(a) == len(b) and all(np.array_equal(a[at : at + step], b[at : at + step]) for at in range(0, len(a), step))
 
 
-def _tensor(piece: Piece, weights: FolderWeights) -> GgufTensor:
-    """Returns a tensor under GGUF's name; raises if it has another shape or a dtype that is not supported."""
-    shape, kind = weights.shape(piece.name), weights.dtype(piece.name)
-    if shape != piece.shape:
-        raise ModelFileError(f"tensor `{piece.name}` has the shape {shape}, and config.json says {piece.shape}")
+def _joined(piece: Piece, weights: FolderWeights) -> GgufTensor:
+    """Returns what GGUF has as one tensor; raises if parts of it have another shape, or dtypes that differ or are not supported."""
+    parts = [_tensor(name, piece, weights) for name in piece.names]
+    if "{}" not in piece.name:
+        return parts[0]
+    if other := next((part for part in parts if part.format is not parts[0].format), None):
+        raise UnsupportedError(f"tensor `{other.name}` is in {other.format.name}, and those of other experts in {parts[0].format.name}")
+    return Stacked(piece.name.format("*"), piece.shape, parts)
+
+
+def _tensor(name: str, piece: Piece, weights: FolderWeights) -> GgufTensor:
+    """Returns a tensor of the folder; raises if it has another shape or a dtype that is not supported."""
+    shape, kind = weights.shape(name), weights.dtype(name)
+    if shape != piece.shape_there:
+        raise ModelFileError(f"tensor `{name}` has the shape {shape}, and config.json says {piece.shape_there}")
     if (format := FORMATS.get(kind)) is None:
         raise UnsupportedError(
-            f"tensor `{piece.name}` has the dtype {kind}, which is not supported for weights", facts=[f"supported: {', '.join(FORMATS)}"]
+            f"tensor `{name}` has the dtype {kind}, which is not supported for weights", facts=[f"supported: {', '.join(FORMATS)}"]
         )
-    data = weights.raw(piece.name)
+    data = weights.raw(name)
     if piece.plus:
         sums = dequantize(format, data.reshape(1, -1)).reshape(-1) + np.float32(piece.plus)
-        return GgufTensor(piece.name, FORMATS["f32"], shape, sums.astype(np.float32).view(np.uint8))
-    return GgufTensor(piece.name, format, shape, data.reshape(*shape[:-1], -1))
+        return GgufTensor(name, FORMATS["f32"], shape, sums.astype(np.float32).view(np.uint8))
+    return GgufTensor(name, format, shape, data.reshape(*shape[:-1], -1))
 
 
 def _template(folder: Path) -> str:

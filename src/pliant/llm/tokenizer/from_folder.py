@@ -2,8 +2,9 @@
 
 from_folder("my-llama/").ends        # the tokens after which generation stops, by generation_config.json and others
 
-`tokenizer_config.json` names bos and eos and may say whether they are put around a text, else `tokenizer.json` says it; ends are those of
-`generation_config.json` and `config.json`, the eos token, and special tokens whose text is known to end a turn.
+`tokenizer_config.json` names bos and eos (without that file, `config.json` does) and may say whether they are put around a text, else
+`tokenizer.json` says it. Ends are those of `generation_config.json` and `config.json`, the eos token, and special tokens whose text is
+known to end a turn.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def from_folder(folder: str | os.PathLike[str]) -> Tokenizer:
     tokenizer = from_json(place / "tokenizer.json")
     own, generation, model = (Config.read(place / name) if (place / name).exists() else Config({}, name) for name in _FILES)
     known = tokenizer.vocabulary
-    bos, eos = (_named(own, f"{side}_token", tokenizer, _numbers(model, f"{side}_token_id")[:1]) for side in ("bos", "eos"))
+    usual = {side: [] if own.values else _numbers(model, f"{side}_token_id")[:1] for side in ("bos", "eos")}
+    bos, eos = (_named(own, f"{side}_token", tokenizer, usual[side]) for side in ("bos", "eos"))
     ends = {*known.ends, *_numbers(generation, "eos_token_id"), *_numbers(model, "eos_token_id"), *([] if eos is None else [eos])}
     rest = max(0, model.integer("vocab_size", 0, high=MAX_TOKENS) - len(tokenizer))  # models pad their vocabulary: such tokens say nothing
     vocabulary = replace(
