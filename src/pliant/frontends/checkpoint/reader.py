@@ -55,7 +55,7 @@ class Stacked(GgufTensor):
     @property
     def data(self) -> NDArray[np.uint8]:
         """A copy of the experts' bytes, one after the other."""
-        whole = np.frombuffer(b"".join(part.data for part in self.parts), np.uint8)  # read-only, so that a program takes it as it is
+        whole = np.frombuffer(b"".join(part.data.data for part in self.parts), np.uint8)  # read-only, so that a program takes it as it is
         return whole.reshape(*self.shape[:-1], -1)
 
     @property
