@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiny_models import ATTN_FACTOR, CONTROL, TEMPLATE, Shape, random_weights, vocabulary
+from tiny_models import ATTN_FACTOR, CONTROL, TEMPLATE, Shape, Weights, random_weights, vocabulary
 
+GPT_OSS = Shape(heads=8, kv_heads=2, size=32, experts=6, used=2, window=20, yarn=8.0, trained=500, base=150000.0)
+OF_GPT_OSS = ("BF16", *("BF16", "F32", "F16", "BF16", "MXFP4", "MXFP4", "MXFP4") * 2, "BF16")  # one for each matrix
 NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -113,8 +115,14 @@ def config_of(architecture: str, s: Shape, values: dict[str, Any]) -> dict[str, 
     if s.experts:
         config |= {"num_experts": s.experts, "num_experts_per_tok": s.used, "moe_intermediate_size": s.ffn}
         config |= {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+    if architecture == "gpt-oss":
+        unknown = ("num_experts", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers")
+        config = {k: v for k, v in config.items() if k not in unknown}
+        config |= {"model_type": "gpt_oss", "num_local_experts": s.experts, "attention_bias": True, "swiglu_limit": 7.0}
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
     if s.yarn:
         config["rope_scaling"] = {"rope_type": "yarn", "factor": s.yarn, "original_max_position_embeddings": s.trained}
+        config["rope_scaling"] |= {"truncate": False} if architecture == "gpt-oss" else {}
     if s.factors and architecture == "llama":
         own = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": s.trained}
         config["rope_scaling"] = {"rope_type": "llama3", **own}
@@ -139,13 +147,32 @@ def tokenizer_json() -> dict[str, Any]:
     }
 
 
+def packed_experts(weights: Weights, s: Shape) -> dict[str, tuple[str, NDArray[Any]]]:
+    """The experts of gpt-oss: exponents and codes of MXFP4 apart, two neighbors in a byte; gate and up row by row."""
+    found: dict[str, tuple[str, NDArray[Any]]] = {}
+    data = {t.name: np.frombuffer(t.data, np.uint8) for t in weights.tensors}
+    for number in range(s.layers):
+        theirs, ours = f"model.layers.{number}.mlp.experts.", f"blk.{number}.ffn_"
+        for name, parts in (("gate_up", ("gate", "up")), ("down", ("down",))):
+            rows = s.width if name == "down" else s.ffn
+            blocks = np.stack([data[f"{ours}{part}_exps.weight"].reshape(s.experts, rows, -1, 17) for part in parts], 2)
+            blocks = blocks.reshape(s.experts, rows * len(parts), -1, 17)
+            codes = np.concatenate([blocks[..., 1:] & 15, blocks[..., 1:] >> 4], -1)  # in the order of the elements
+            bias = np.stack([weights.values[f"{ours}{part}_exps.bias"] for part in parts], 2).reshape(s.experts, -1)
+            found[f"{theirs}{name}_proj_scales"] = ("U8", np.ascontiguousarray(blocks[..., 0]))
+            found[f"{theirs}{name}_proj_blocks"] = ("U8", codes[..., ::2] | codes[..., 1::2] << 4)
+            found[f"{theirs}{name}_proj_bias"] = ("F32", bits(bias, "F32"))
+    return found
+
+
 def write_checkpoint(folder: Path, architecture: str, s: Shape, kinds: Sequence[str] = ("F32",), *, align: bool = True) -> dict[str, Any]:
     """Writes the model to a folder; returns the values of its weights by GGUF's names. `align` puts tensors at multiples of 8 bytes."""
     weights = random_weights(architecture, s, kinds)
-    dtypes = {t.name: {0: "F32", 1: "F16", 30: "BF16"}[t.kind] for t in weights.tensors}
+    dtypes = {t.name: {0: "F32", 1: "F16", 30: "BF16"}.get(t.kind, "U8") for t in weights.tensors}
     values = {n: v for n, v in weights.values.items() if n[:5] != "rope_" and "_exps" not in n}
     tensors = {their_name(architecture, n): (dtypes[n], bits(theirs(architecture, n, v, s), dtypes[n])) for n, v in values.items()}
-    for n in weights.values:
+    tensors |= packed_experts(weights, s) if architecture == "gpt-oss" else {}
+    for n in weights.values if architecture == "qwen3moe" else ():
         if "_exps" in n:  # a tensor for each expert
             _, number, part, _ = n.split(".")
             name = f"model.layers.{number}.mlp.experts.{{}}.{part[4:-5]}_proj.weight"

@@ -28,7 +28,7 @@ from pliant.llm.prompt import Prompts
 from pliant.llm.tokenizer import from_folder, from_gguf
 from pliant.support.mapped import mapping_of
 from reference_decoder import logits
-from tiny_checkpoints import safetensors, write_checkpoint
+from tiny_checkpoints import GPT_OSS, OF_GPT_OSS, safetensors, write_checkpoint
 from tiny_models import TEMPLATE, Shape, tiny, tiny_file
 
 GEMMA2 = Shape(window=20, base=5000.0)
@@ -44,13 +44,23 @@ HALVES = ("BF16", "F16", "F32")
 
 @pytest.mark.parametrize(
     ("architecture", "shape"),
-    [("qwen2", Shape()), ("qwen3", YARN), ("gemma2", GEMMA2), ("gemma3", GEMMA3), ("phi3", PHI3), ("phi3", PHI4), ("qwen3moe", EXPERTS)],
-    ids=["qwen2", "qwen3 with yarn", "gemma2", "gemma3", "phi3", "phi4", "experts"],
+    [
+        ("qwen2", Shape()),
+        ("qwen3", YARN),
+        ("gemma2", GEMMA2),
+        ("gemma3", GEMMA3),
+        ("phi3", PHI3),
+        ("phi3", PHI4),
+        ("qwen3moe", EXPERTS),
+        ("gpt-oss", GPT_OSS),
+    ],
+    ids=["qwen2", "qwen3 with yarn", "gemma2", "gemma3", "phi3", "phi4", "experts", "gpt-oss"],
 )
 def test_the_program_is_that_of_the_gguf_file(tmp_path: Path, architecture: str, shape: Shape) -> None:
-    write_checkpoint(tmp_path, architecture, shape, HALVES)
+    kinds = OF_GPT_OSS if architecture == "gpt-oss" else HALVES
+    write_checkpoint(tmp_path, architecture, shape, kinds)
     found = build(open_checkpoint(tmp_path), pliant.f32)
-    expected = build(from_bytes(tiny(architecture, HALVES, shape), "tiny"), pliant.f32)
+    expected = build(from_bytes(tiny(architecture, kinds, shape), "tiny"), pliant.f32)
     assert found.settings.context == (shape.trained if shape.factors else shape.context)
     ours, theirs = found.to_program(), expected.to_program()
     assert len(ours.constants) == len(theirs.constants) > 10
@@ -166,7 +176,7 @@ def changed(folder: Path, name: str = "config.json", **values: Any) -> None:
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, UnsupportedError, "`rope_scaling`: a rotation of the kind `dynamic`"),
         ({"rope_scaling": {"type": "linear", "factor": -1}}, ModelFileError, "`factor` is -1"),
         ({"rope_scaling": {"type": "yarn", "factor": 2.0, "mscale": 0.7}}, UnsupportedError, "`mscale` is 0.7"),
-        ({"rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": False}}, UnsupportedError, "`truncate` is False"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": False}}, UnsupportedError, "yarn with `truncate` False"),
         ({"partial_rotary_factor": 0.5}, UnsupportedError, "partial rotation"),
         ({"tie_word_embeddings": True}, UnsupportedError, "`lm_head.weight` is not part.*\n.*\nhelp: config.json says"),
     ],
@@ -321,6 +331,32 @@ def test_experts_of_another_kind_are_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(json.dumps(usual))
     changed(tmp_path, num_experts=9)
     with pytest.raises(ModelFileError, match=r"`model\.layers\.0\.mlp\.experts\.8\.gate_proj\.weight`|`model\.layers\.0\.mlp\.gate"):
+        open_checkpoint(tmp_path)
+
+
+def test_gpt_oss_of_another_kind_is_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, "gpt-oss", GPT_OSS, OF_GPT_OSS)
+    usual = json.loads((tmp_path / "config.json").read_text())
+    for values, what in (
+        ({"quantization_config": None}, "supported in mxfp4"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "`quantization_config` says 'fp8'"),
+        ({"swiglu_limit": 8.0}, "`swiglu_limit` is 8.0"),
+        ({"layer_types": ["full_attention"] * 2}, "windows in turn"),
+        ({"intermediate_size": 90}, "no whole blocks of 32"),
+        ({"rope_scaling": usual["rope_scaling"] | {"truncate": True}}, "`truncate` True is not supported"),
+    ):
+        changed(tmp_path, **values)
+        with pytest.raises(UnsupportedError, match=what):
+            open_checkpoint(tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(usual))
+    stored = load_safetensors(tmp_path / "model.safetensors")
+    kinds = {"bf16": "BF16", "f16": "F16", "f32": "F32", "u8": "U8"}
+    tensors = {n: (kinds[t.dtype.name], stored.raw(n)) for n, t in stored.stored.items()}
+    blocks = "model.layers.0.mlp.experts.down_proj_blocks"
+    tensors[blocks] = ("F32", np.zeros(stored[blocks].shape, np.float32))
+    shapes = {n: t.shape for n, t in stored.stored.items()}
+    (tmp_path / "model.safetensors").write_bytes(safetensors(tensors, shapes=shapes))
+    with pytest.raises(UnsupportedError, match=r"down_proj_blocks` has the dtype f32, which is not supported for it\nfact: supported: u8"):
         open_checkpoint(tmp_path)
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import pliant
+from pliant.frontends.checkpoint import open_checkpoint
+from pliant.frontends.safetensors import load_safetensors
+from tiny_checkpoints import GPT_OSS, OF_GPT_OSS, write_checkpoint
 from tiny_models import TEMPLATE, vocabulary
 
 torch = pytest.importorskip("torch")
@@ -78,6 +81,19 @@ def test_logits_and_tokens_are_those_of_transformers(tmp_path: Path, name: str) 
         assert token == int(row.argmax()) or first - second < 1e-3
         tokens.append(token)
     assert {7, 9} <= lm.tokenizer.ends
+
+
+def test_blocks_of_mxfp4_are_those_of_transformers(tmp_path: Path) -> None:
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    write_checkpoint(tmp_path, "gpt-oss", GPT_OSS, OF_GPT_OSS)
+    file, stored = open_checkpoint(tmp_path), load_safetensors(tmp_path / "model.safetensors")
+    for name, parts in (("gate_up", ("gate", "up")), ("down", ("down",))):
+        blocks, scales = (torch.from_numpy(stored[f"model.layers.1.mlp.experts.{name}_proj_{k}"].copy()) for k in ("blocks", "scales"))
+        expected = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).numpy().swapaxes(1, 2)  # [experts, rows, columns]
+        for number, part in enumerate(parts):  # as their model takes gate and up: every second one
+            found = file.tensors[f"blk.1.ffn_{part}_exps.weight"].dequantized()
+            assert np.array_equal(found, expected[:, number :: len(parts)])
 
 
 def tokenizer_of_bytes() -> Any:

@@ -9,57 +9,21 @@ A `Piece` is a tensor that the folder must have, under its name there and under 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...support.errors import ModelFileError, UnsupportedError
 from ...support.record import dataclass
 from ..gguf.parse import shown
+from ..gguf.reader import GgufTensor
+from . import gpt_oss
 from .config import Config
 from .known import NEUTRAL, SILENT
 from .rope import Rotation, parameters_of, read_rotation, rotation_of
+from .sizes import WIDTHS, Layer, Piece, Sizes, attention, layer_kinds
 
-WIDTHS = {"low": 1, "high": 1 << 20}
-
-
-Layer = dict[str, tuple[str, tuple[int, ...]]]  # a name in the folder -> a name in GGUF, and the shape
-
-
-class Piece(NamedTuple):
-    """A record of a tensor that a model needs: its names in the folder and in GGUF, its shape, and what is added to its values.
-
-    A name with `{}` stands for one tensor for each expert, which GGUF has as one tensor.
-    """
-
-    name: str
-    gguf: str
-    shape: tuple[int, ...]
-    plus: float = 0.0
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the tensors in the folder: one, or one for each expert."""
-        return [self.name.format(i) for i in range(self.shape[0])] if "{}" in self.name else [self.name]
-
-    @property
-    def shape_there(self) -> tuple[int, ...]:
-        """The shape of each of these tensors."""
-        return self.shape[1:] if "{}" in self.name else self.shape
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The sizes of a decoder, as its config says."""
-
-    width: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head: int
-    ffn: int
-    vocabulary: int
-    context: int
+Join = Callable[[dict[str, GgufTensor], Sizes], dict[str, GgufTensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +35,8 @@ class Described:
     pieces: list[Piece]
     given: dict[str, np.ndarray[Any, Any]]
     tied: bool  # the head is the embedding
+    sizes: Sizes
+    join: Join | None = None  # brings tensors into GGUF's form
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +54,8 @@ class Family:
     extra: Callable[[Config, Sizes], dict[str, Any]] | None = None  # more metadata
     rotation: Callable[[Config, Sizes], Rotation] | None = None
     silent: tuple[str, ...] = ()  # keys that this family's model ignores
+    more: Callable[[Config, Sizes, int], Iterator[Piece]] | None = None  # more tensors of a layer
+    join: Join | None = None  # brings its tensors into GGUF's form
 
 
 def describe(config: Config) -> Described:
@@ -98,7 +66,7 @@ def describe(config: Config) -> Described:
     kind = config.text("model_type")
     if (family := FAMILIES.get(kind)) is None:
         raise _unknown(config, kind)
-    if config.get("quantization_config") is not None:
+    if config.get("quantization_config") is not None and family.architecture != "gpt-oss":
         raise UnsupportedError(
             f"{config.name}: weights that are quantized (`quantization_config`) are not supported",
             facts=["supported: weights in f32, f16 and bf16"],
@@ -115,7 +83,7 @@ def describe(config: Config) -> Described:
     config.refuse_unread(NEUTRAL, SILENT | {*family.silent})
     general = {"general.architecture": family.architecture, "general.name": _name(config, kind)}
     whole = general | {f"{family.architecture}.{key}": value for key, value in metadata.items()}
-    return Described(family.architecture, whole, pieces, rotation.tensors, tied)
+    return Described(family.architecture, whole, pieces, rotation.tensors, tied, s, family.join)
 
 
 def _unknown(config: Config, kind: str) -> UnsupportedError:
@@ -192,16 +160,7 @@ def _pieces(config: Config, family: Family, s: Sizes) -> Iterator[Piece]:
             yield Piece(f"{theirs}.weight", f"{ours}.weight", shape, family.plus if len(shape) == 1 else 0.0)
             if name in biased:
                 yield Piece(f"{theirs}.bias", f"{ours}.bias", shape[:1])
-
-
-def _attention(s: Sizes) -> Layer:
-    q, kv = s.heads * s.head, s.kv_heads * s.head
-    return {
-        "self_attn.q_proj": ("attn_q", (q, s.width)),
-        "self_attn.k_proj": ("attn_k", (kv, s.width)),
-        "self_attn.v_proj": ("attn_v", (kv, s.width)),
-        "self_attn.o_proj": ("attn_output", (s.width, q)),
-    }
+        yield from family.more(config, s, number) if family.more else ()
 
 
 def _feed_forward(s: Sizes) -> Layer:
@@ -217,7 +176,7 @@ def _norms(s: Sizes) -> Layer:
 
 
 def _llama_layer(config: Config, s: Sizes) -> Layer:
-    return {**_norms(s), **_attention(s), **_feed_forward(s)}
+    return {**_norms(s), **attention(s), **_feed_forward(s)}
 
 
 def _experts_layer(config: Config, s: Sizes) -> Layer:
@@ -225,7 +184,7 @@ def _experts_layer(config: Config, s: Sizes) -> Layer:
     count, ffn = _expert_count(config), config.integer("moe_intermediate_size", **WIDTHS)
     return {
         **_norms(s),
-        **_attention(s),
+        **attention(s),
         "mlp.gate": ("ffn_gate_inp", (count, s.width)),
         "mlp.experts.{}.gate_proj": ("ffn_gate_exps", (count, ffn, s.width)),
         "mlp.experts.{}.up_proj": ("ffn_up_exps", (count, ffn, s.width)),
@@ -259,7 +218,7 @@ def _gemma_layer(config: Config, s: Sizes) -> Layer:
         "pre_feedforward_layernorm": ("ffn_norm", (s.width,)),
         "post_feedforward_layernorm": ("post_ffw_norm", (s.width,)),
     }
-    return {**norms, **_attention(s), **_feed_forward(s)}
+    return {**norms, **attention(s), **_feed_forward(s)}
 
 
 def _phi_layer(config: Config, s: Sizes) -> Layer:
@@ -285,19 +244,9 @@ def _window(usual: int) -> Callable[[Config, Sizes], dict[str, Any]]:
 
 def _full_attention(config: Config, s: Sizes) -> dict[str, Any]:
     """Raises UnsupportedError if a layer of a Qwen has a sliding window; returns no metadata."""
-    if _layer_kinds(config, s, ["full_attention"] * s.layers) != ["full_attention"] * s.layers:
+    if layer_kinds(config, s, ["full_attention"] * s.layers) != ["full_attention"] * s.layers:
         raise UnsupportedError(f"{config.name}: `layer_types` with sliding windows are not supported for {config.text('model_type')}")
     return {}
-
-
-def _layer_kinds(config: Config, s: Sizes, usual: list[str]) -> list[str]:
-    """Returns the kind of attention of each layer; raises ModelFileError unless there is one for each."""
-    kinds: Any = config.get("layer_types")
-    if kinds is None:
-        return usual
-    if not isinstance(kinds, list) or len(kinds) != s.layers or not {*map(str, kinds)} <= {"full_attention", "sliding_attention"}:
-        raise config.wrong("layer_types", f"`full_attention` or `sliding_attention` for each of {s.layers} layers")
-    return kinds
 
 
 def _gemma(config: Config, s: Sizes) -> dict[str, Any]:
@@ -305,7 +254,7 @@ def _gemma(config: Config, s: Sizes) -> dict[str, Any]:
     third = config.text("model_type") != "gemma2"
     period = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6, low=1), low=1) if third else 2
     usual = ["full_attention" if (number + 1) % period == 0 else "sliding_attention" for number in range(s.layers)]
-    windowed = [kind == "sliding_attention" for kind in _layer_kinds(config, s, usual)]
+    windowed = [kind == "sliding_attention" for kind in layer_kinds(config, s, usual)]
     caps = {"attn_logit_softcapping": (50.0, "attn_logit_softcapping"), "final_logit_softcapping": (30.0, "final_logit_softcapping")}
     found: dict[str, Any] = {
         "attention.sliding_window": config.integer("sliding_window", 4096, low=1),
@@ -350,5 +299,15 @@ FAMILIES = {
     "qwen3_moe": Family("qwen3moe", own_head=True, qk_norm=True, layer=_experts_layer, extra=_experts, silent=_QWEN),
     "gemma2": Family("gemma2", True, _GELU, True, plus=1.0, layer=_gemma_layer, extra=_gemma, silent=("hidden_act",)),
     "gemma3_text": Family("gemma3", True, _GELU, True, qk_norm=True, plus=1.0, layer=_gemma_layer, extra=_gemma, rotation=_gemma3_rotation),
+    "gpt_oss": Family(
+        "gpt-oss",
+        own_head=True,
+        layer=gpt_oss.layer,
+        extra=gpt_oss.settings,
+        rotation=gpt_oss.rotation,
+        more=gpt_oss.more,
+        join=gpt_oss.join,
+        silent=("experts_per_token", "initial_context_length"),
+    ),
     "phi3": Family("phi3", layer=_phi_layer, extra=_window(0), rotation=_phi_rotation),
 }  # `model_type` -> what it is

@@ -35,6 +35,8 @@ NEUTRAL: dict[str, Any] = {
     "is_encoder_decoder": False,
     "mlp_bias": False,
     "rope_interleaved": False,
+    "swiglu_alpha": 1.702,  # of gpt-oss
+    "swiglu_limit": 7.0,
     "tie_encoder_decoder": False,
     "use_bidirectional_attention": False,
     "use_sliding_window": False,

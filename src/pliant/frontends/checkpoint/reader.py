@@ -11,12 +11,10 @@ tokenizer, which is read from `tokenizer.json`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...quantization.dequantize import dequantize
 from ...quantization.formats import BY_NAME
@@ -24,7 +22,9 @@ from ...support.errors import ModelFileError, UnsupportedError
 from ..gguf.parse import shown
 from ..gguf.reader import GgufFile, GgufTensor, stamp_of
 from .config import Config, read_text
-from .families import Described, Piece, describe
+from .families import Described, describe
+from .lazy_tensor import LazyTensor
+from .sizes import Piece
 from .weights import FolderWeights, open_weights
 
 CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
@@ -41,27 +41,6 @@ class Checkpoint(GgufFile):
     def __init__(self, folder: Path, metadata: dict[str, Any], tensors: dict[str, GgufTensor]) -> None:
         super().__init__(str(folder), 0, metadata, tensors)
         self.folder = folder
-
-
-class Stacked(GgufTensor):
-    """The tensors of a layer's experts as one, whose data is joined when it is asked for: experts lie apart in the files."""
-
-    parts: Sequence[GgufTensor]
-
-    def __init__(self, name: str, shape: tuple[int, ...], parts: Sequence[GgufTensor]) -> None:
-        for field, value in (("name", name), ("format", parts[0].format), ("shape", shape), ("parts", parts)):
-            object.__setattr__(self, field, value)
-
-    @property
-    def data(self) -> NDArray[np.uint8]:
-        """A copy of the experts' bytes, one after the other."""
-        whole = np.frombuffer(b"".join(part.data.data for part in self.parts), np.uint8)  # read-only, so that a program takes it as it is
-        return whole.reshape(*self.shape[:-1], -1)
-
-    @property
-    def size(self) -> int:
-        """The size of the tensors' data in the files, in bytes."""
-        return sum(part.size for part in self.parts)
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
@@ -112,7 +91,8 @@ def _tensors(model: Described, weights: FolderWeights) -> dict[str, GgufTensor]:
         raise UnsupportedError(
             f"tensor `{shown(name)}` is not part of the model that config.json describes", facts=[f"model: {model.architecture}"], help=help
         )
-    return {piece.gguf: _joined(piece, weights) for piece in model.pieces}
+    found = {piece.gguf: _joined(piece, weights) for piece in model.pieces}
+    return model.join(found, model.sizes) if model.join else found
 
 
 def _is_embedding(weights: FolderWeights, name: str) -> bool:
@@ -129,7 +109,8 @@ def _joined(piece: Piece, weights: FolderWeights) -> GgufTensor:
         return parts[0]
     if other := next((part for part in parts if part.format is not parts[0].format), None):
         raise UnsupportedError(f"tensor `{other.name}` is in {other.format.name}, and those of other experts in {parts[0].format.name}")
-    return Stacked(piece.name.format("*"), piece.shape, parts)
+    name, size = piece.name.format("*"), sum(part.size for part in parts)
+    return LazyTensor(name, parts[0].format, piece.shape, size, lambda: np.stack([part.data for part in parts]))
 
 
 def _tensor(name: str, piece: Piece, weights: FolderWeights) -> GgufTensor:
@@ -137,9 +118,12 @@ def _tensor(name: str, piece: Piece, weights: FolderWeights) -> GgufTensor:
     shape, kind = weights.shape(name), weights.dtype(name)
     if shape != piece.shape_there:
         raise ModelFileError(f"tensor `{name}` has the shape {shape}, and config.json says {piece.shape_there}")
-    if (format := FORMATS.get(kind)) is None:
+    if piece.raw and kind == "u8":
+        return GgufTensor(name, BY_NAME["I8"], shape, weights.raw(name).reshape(shape))
+    if (format := FORMATS.get(kind)) is None or piece.raw:
         raise UnsupportedError(
-            f"tensor `{name}` has the dtype {kind}, which is not supported for weights", facts=[f"supported: {', '.join(FORMATS)}"]
+            f"tensor `{name}` has the dtype {kind}, which is not supported for it",
+            facts=[f"supported: {'u8' if piece.raw else ', '.join(FORMATS)}"],
         )
     data = weights.raw(name)
     if piece.plus:

@@ -42,8 +42,11 @@ def parameters_of(config: Config) -> tuple[Config, float]:
     return parameters, parameters.positive("rope_theta", base)
 
 
-def read_rotation(config: Config, parameters: Config, base: float, head: int) -> Rotation:
-    """Returns the rotation that parameters describe; raises UnsupportedError for a way or a parameter that is not known."""
+def read_rotation(config: Config, parameters: Config, base: float, head: int, truncate: bool = True) -> Rotation:
+    """Returns the rotation that parameters describe; `truncate` is how the model rounds the bounds of yarn.
+
+    Raises UnsupportedError for a way or a parameter that is not known.
+    """
     way = parameters.text("rope_type", parameters.text("type", "default"))
     way = "longrope" if way == "su" else way  # its name in old configs
     read = {"default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope}.get(way)
@@ -58,7 +61,9 @@ def read_rotation(config: Config, parameters: Config, base: float, head: int) ->
         raise UnsupportedError(f"{config.name}: {rotated} rotated elements of a head of {head} are not supported")
     found = read(config, parameters, base, rotated)
     metadata = {"rope.freq_base": base, "rope.dimension_count": rotated, **found.metadata}
-    parameters.refuse_unread({"truncate": True}, {"original_max_position_embeddings", "factor"} if way == "default" else ())
+    if way == "yarn" and parameters.flag("truncate", True) != truncate:
+        raise UnsupportedError(f"{parameters.name}: yarn with `truncate` {not truncate} is not supported for this family")
+    parameters.refuse_unread({"truncate": truncate}, {"original_max_position_embeddings", "factor"} if way == "default" else ())
     return Rotation(metadata, found.tensors)
 
 
