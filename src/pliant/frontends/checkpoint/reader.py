@@ -80,10 +80,10 @@ def _stamp(folder: Path) -> Any:
 
 def _tensors(model: Described, weights: FolderWeights) -> dict[str, GgufTensor]:
     """Returns the tensors of a model by GGUF's names; raises unless the folder has exactly those that the config describes."""
-    wanted = {name: piece for piece in model.pieces for name in piece.names}
-    for name, piece in wanted.items():
-        if name not in weights.tensors:
-            raise ModelFileError(f"the weights have no tensor `{name}`", facts=[f"shape by config.json: {piece.shape_there}"])
+    for piece in model.pieces:  # one after the other: a hostile config may ask for millions of experts
+        if missing := next((name for name in piece.names if name not in weights.tensors), None):
+            raise ModelFileError(f"the weights have no tensor `{missing}`", facts=[f"shape by config.json: {piece.shape_there}"])
+    wanted = {name for piece in model.pieces for name in piece.names}
     for name in weights.tensors:
         if name in wanted or name.endswith(_SPARE) or (name == "lm_head.weight" and _is_embedding(weights, name)):
             continue
