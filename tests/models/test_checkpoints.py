@@ -17,6 +17,7 @@ from counts import count
 from pliant import ModelFileError, UnsupportedError
 from pliant.cli import main
 from pliant.frontends.checkpoint import open_checkpoint
+from pliant.frontends.checkpoint.known import NEUTRAL, SILENT
 from pliant.frontends.gguf import open_gguf
 from pliant.frontends.gguf.reader import from_bytes
 from pliant.frontends.safetensors import load_safetensors
@@ -222,6 +223,16 @@ def test_changed_files_are_read_or_refused(tmp_path: Path, architecture: str, sh
                 refused += 1
         (tmp_path / name).write_text(whole)
     assert refused > 40
+
+
+def test_keys_that_change_nothing_pass(qwen: Path) -> None:
+    changed(qwen, **NEUTRAL, **dict.fromkeys(SILENT - {"model_type", "eos_token_id"}, "anything"))
+    assert open_checkpoint(qwen).architecture == "qwen2"
+    for key, value in NEUTRAL.items():
+        changed(qwen, **{key: not value if isinstance(value, bool) else value + 1})
+        with pytest.raises((UnsupportedError, ModelFileError), match=key if key != "attention_bias" else r"self_attn\.\w_proj\.bias"):
+            open_checkpoint(qwen)
+        changed(qwen, **{key: value})
 
 
 def test_files_that_are_missing_or_no_json(qwen: Path) -> None:

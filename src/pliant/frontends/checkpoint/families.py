@@ -271,7 +271,7 @@ def _gemma3_rotation(config: Config, s: Sizes) -> Rotation:
     """Returns the rotation of Gemma 3: that of full layers with its extension, and the base of layers with a window."""
     both = config.inner("rope_parameters")
     if "full_attention" not in both.values:
-        found = read_rotation(config, *parameters_of(config), s.head)
+        found = read_rotation(config, *parameters_of(config, 1e6), s.head)
         return Rotation({**found.metadata, "rope.freq_base_swa": config.positive("rope_local_base_freq", 10000.0)}, found.tensors)
     full, local = both.inner("full_attention"), both.inner("sliding_attention")
     both.refuse_unread({})

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 _ABOUT = (
-    "_name_or_path architectures attn_implementation _attn_implementation auto_map dtype id2label label2id model_type "
-    "problem_type tokenizer_class torch_dtype transformers_version unsloth_version unsloth_fixed transformers.js_config is_llama_config"
+    "_name_or_path architectures attn_implementation _attn_implementation _attn_implementation_autoset auto_map dtype id2label "
+    "is_llama_config label2id model_type problem_type tokenizer_class torch_dtype transformers.js_config transformers_version "
+    "unsloth_fixed unsloth_version"
 )
 _TRAINING = (
     "attention_dropout attn_pdrop embd_pdrop resid_pdrop hidden_dropout initializer_range gradient_checkpointing pretraining_tp "
@@ -31,13 +32,17 @@ SILENT = frozenset(f"{_ABOUT} {_TRAINING} {_RUNNING} {_GENERATION}".split())
 NEUTRAL: dict[str, Any] = {
     "add_cross_attention": False,
     "attention_bias": False,
+    "full_attn_mod": 1,  # of phi
+    "interpolate_factor": 1,
     "is_decoder": False,
     "is_encoder_decoder": False,
+    "lm_head_bias": False,
     "mlp_bias": False,
     "rope_interleaved": False,
     "swiglu_alpha": 1.702,  # of gpt-oss
     "swiglu_limit": 7.0,
     "tie_encoder_decoder": False,
     "use_bidirectional_attention": False,
+    "use_mrope": False,
     "use_sliding_window": False,
 }

@@ -34,10 +34,13 @@ def rotation_of(config: Config, head: int) -> Rotation:
     return read_rotation(config, *parameters_of(config), head)
 
 
-def parameters_of(config: Config) -> tuple[Config, float]:
-    """Returns the parameters of the rotation and its base: of `rope_parameters`, or of `rope_scaling` and `rope_theta`."""
+def parameters_of(config: Config, usual: float = BASE) -> tuple[Config, float]:
+    """Returns the parameters of the rotation and its base (`usual` if there is none).
+
+    They are in `rope_parameters`, or in `rope_scaling` and `rope_theta`.
+    """
     newer, older = config.inner("rope_parameters"), config.inner("rope_scaling")
-    base = config.positive("rope_theta", BASE)
+    base = config.positive("rope_theta", usual)
     parameters = newer if newer.values else older
     return parameters, parameters.positive("rope_theta", base)
 
