@@ -81,7 +81,7 @@ def unfused(values: dict[str, Any], s: Shape) -> dict[str, Any]:
 
 def window_and_base(architecture: str, s: Shape, layer: int) -> tuple[int, float, float]:
     """How many keys a layer sees (0: all), the base of its rotation, and by how much positions are stretched."""
-    local = (layer + 1) % {"gemma2": 2, "gemma3": 6, "gpt-oss": 2}.get(architecture, 1) != 0 or architecture == "phi3"
+    local = (layer + 1) % {"gemma2": 2, "gemma3": 6, "gpt-oss": 2}.get(architecture, 1) != 0 or architecture in ("llama", "phi3")
     base = 10000.0 if architecture == "gemma3" and local else s.base
     return s.window if local else 0, base, 1.0 if local else s.stretch
 

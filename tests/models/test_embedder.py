@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ import pytest
 import pliant
 from fetched import fetched
 from pliant import Error, ModelFileError, UnsupportedError
+from pliant.cli import main
 from pliant.llm.catalog import CATALOGUE
+from pliant.llm.tokenizer import from_json
 from tiny_bert import write_bert
+from tiny_checkpoints import bits, safetensors
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "a", "dog", "##s", "big", "red"]
 TEXTS = ["the cat sat on the mat", "a big dog", "cats", "the red cats sat on a big red mat on the dogs"]
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model_type": "bert",
     "hidden_size": 48,
     "num_attention_heads": 4,
@@ -92,6 +97,95 @@ def test_vectors_are_those_of_transformers(tmp_path: Path, bert: Any, pooling: s
         assert np.allclose(e.embed(text), vector, rtol=1e-5, atol=1e-6)
     bert.float()
     assert e.embed([]).shape == (0, 48)
+
+
+def in_parts(folder: Path) -> dict[str, Any]:
+    """Writes a folder of random weights in bf16, in two parts, without torch; returns their values."""
+    rng, width, ffn = np.random.default_rng(4), CONFIG["hidden_size"], CONFIG["intermediate_size"]
+    sizes = {"word": len(WORDS), "position": CONFIG["max_position_embeddings"], "token_type": CONFIG["type_vocab_size"]}
+    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{name}_embeddings.weight": (size, width) for name, size in sizes.items()}
+    norms = ["embeddings.LayerNorm"]
+    for number in range(CONFIG["num_hidden_layers"]):
+        p = f"encoder.layer.{number}"
+        dense = {f"attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+        dense |= {"attention.output.dense": (width, width), "intermediate.dense": (ffn, width), "output.dense": (width, ffn)}
+        shapes |= {f"{p}.{name}.weight": shape for name, shape in dense.items()}
+        shapes |= {f"{p}.{name}.bias": shape[:1] for name, shape in dense.items()}
+        norms += [f"{p}.attention.output.LayerNorm", f"{p}.output.LayerNorm"]
+    shapes |= {f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")}
+    found = {name: bits(0.3 * rng.standard_normal(shape) + (name[-11:] == "Norm.weight"), "BF16") for name, shape in shapes.items()}
+    table = {name: f"model-{1 + number % 2}.safetensors" for number, name in enumerate(found)}
+    for part in set(table.values()):
+        (folder / part).write_bytes(safetensors({f"bert.{n}": ("BF16", found[n]) for n in found if table[n] == part}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {f"bert.{n}": part for n, part in table.items()}}))
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"torch_dtype": "bfloat16"}))
+    (folder / "tokenizer.json").write_text(json.dumps(WORDPIECE))
+    return {name: (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64) for name, array in found.items()}
+
+
+def vector(values: dict[str, Any], ids: list[int]) -> Any:
+    """The mean over the tokens of a text's states, normalized, in numpy and float64."""
+    heads, scale = CONFIG["num_attention_heads"], (CONFIG["hidden_size"] / CONFIG["num_attention_heads"]) ** -0.5
+
+    def norm(x: Any, name: str) -> Any:
+        x = x - x.mean(-1, keepdims=True)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-12) * values[f"{name}.weight"] + values[f"{name}.bias"]
+
+    def linear(x: Any, name: str) -> Any:
+        return x @ values[f"{name}.weight"].T + values[f"{name}.bias"]
+
+    e = "embeddings"
+    places = values[f"{e}.position_embeddings.weight"][: len(ids)]
+    x = norm(values[f"{e}.word_embeddings.weight"][ids] + places + values[f"{e}.token_type_embeddings.weight"][0], f"{e}.LayerNorm")
+    for number in range(CONFIG["num_hidden_layers"]):
+        p = f"encoder.layer.{number}"
+        q, k, v = (linear(x, f"{p}.attention.self.{n}").reshape(len(ids), heads, -1).swapaxes(0, 1) for n in ("query", "key", "value"))
+        weights = np.exp(q @ k.swapaxes(1, 2) * scale)
+        attended = (weights / weights.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(len(ids), -1)
+        x = norm(linear(attended, f"{p}.attention.output.dense") + x, f"{p}.attention.output.LayerNorm")
+        inner = linear(x, f"{p}.intermediate.dense")
+        inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
+        x = norm(linear(inner, f"{p}.output.dense") + x, f"{p}.output.LayerNorm")
+    mean = x.mean(0)
+    return mean / np.linalg.norm(mean)
+
+
+def test_weights_in_halves_and_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    values = in_parts(tmp_path)
+    found = tmp_path / "vectors.npy"
+    assert main(["embed", "-m", str(tmp_path), "-o", str(found), *TEXTS]) == 0
+    tokenizer = from_json(tmp_path / "tokenizer.json")
+    expected = np.array([vector(values, tokenizer.encode(text)) for text in TEXTS])
+    assert np.load(found).dtype == np.float32 and np.abs(np.load(found) - expected).max() < 1e-5
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join([TEXTS[0], "", TEXTS[1]]).encode())))
+    assert main(["embed", "-m", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert np.array_equal(np.loadtxt(lines, np.float32), np.load(found)[:2])
+    assert main(["embed", "-m", str(tmp_path), "--json", TEXTS[1]]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["width"] == 48 and np.array_equal(np.array(facts["vectors"], np.float32), np.load(found)[1:2])
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "an embedder: architecture bert, 2 layers, 48 wide, 24 tokens of context",
+        "pooling: the mean over tokens, normalized",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["-o", "x.txt", "a"], "--output is `x.txt`, and vectors are written to a .npy file"),
+        (["--threads", "0", "a"], "--threads is 0"),
+        ([], "there is nothing to embed"),
+        (["-m", "nothing/", "a"], "there is no embedder `nothing/`"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["embed", *arguments]) == 2
+    assert what in capsys.readouterr().err
 
 
 def test_long_texts_are_not_cut_silently(tmp_path: Path, bert: Any) -> None:

@@ -13,6 +13,7 @@ from pliant.llm.engine import Part
 from pliant.llm.lm import LLM
 from pliant.quantization.formats import FORMATS
 from reference_decoder import logits
+from tiny_checkpoints import their_name, theirs
 from tiny_models import ATTN_FACTOR, Shape, random_weights, tiny_llm
 
 TYPES = ("F32", "F16", "BF16", *(f.name for f in FORMATS.values() if f.codes is not None))  # no more than there are matrices
@@ -154,49 +155,6 @@ TRANSFORMERS = {
     "gpt-oss": ("GptOssForCausalLM", GPT_OSS),
 }
 SAME = {"phi4": "phi3", "yarn": "qwen3", "llama3": "llama"}  # architectures that these are files of
-NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_qkv": "self_attn.qkv_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "post_attention_norm": "post_attention_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "post_ffw_norm": "post_feedforward_layernorm",
-    "ffn_gate_inp": "mlp.gate",
-}
-
-
-def their_name(architecture: str, name: str) -> str:
-    """A tensor's name in transformers."""
-    names = NAMES
-    if architecture.startswith("gemma"):
-        names = {**NAMES, "ffn_norm": "pre_feedforward_layernorm"}
-    if architecture == "phi3":
-        names = {**NAMES, "ffn_up": "mlp.gate_up_proj"}
-    if architecture == "gpt-oss":
-        names = {**NAMES, "ffn_gate_inp": "mlp.router"}
-    if name.endswith("attn_sinks.weight"):
-        return f"model.layers.{name.split('.')[1]}.self_attn.sinks"
-    if name.startswith("blk."):
-        _, number, part, kind = name.split(".")
-        return f"model.layers.{number}.{names[part]}.{kind}"
-    return {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}[name.split(".")[0]] + ".weight"
-
-
-def theirs(architecture: str, name: str, value: NDArray[Any], s: Shape) -> NDArray[Any]:
-    """A tensor's values in transformers: queries and keys of a llama file have pairs of neighbors where theirs has halves, and the
-    weights of a gemma file's norms have 1 added."""
-    heads = {"attn_q": s.heads, "attn_k": s.kv_heads}.get(name.split(".")[-2])
-    if architecture == "llama" and heads:
-        return value.reshape(heads, s.size // 2, 2, -1).swapaxes(1, 2).reshape(value.shape)
-    return value - 1.0 if architecture.startswith("gemma") and "norm" in name else value
 
 
 def their_experts(architecture: str, values: dict[str, Any], s: Shape) -> dict[str, NDArray[Any]]:

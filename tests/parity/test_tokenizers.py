@@ -102,6 +102,50 @@ def test_nfc_of_a_file_is_applied() -> None:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids, repr(text)
 
 
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+SPELLED: dict[str, dict[str, Any]] = {
+    "llama 2": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, REPLACE]}, "pre_tokenizer": None},
+    "gemma": {
+        "normalizer": REPLACE,
+        "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+    },
+    **{
+        scheme: {"normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False}}
+        for scheme in ("first", "always", "never")
+    },
+}
+
+
+@cache
+def characters() -> dict[str, Any]:
+    """A BPE over characters with byte tokens, without the steps before it."""
+    from tokenizers import models, trainers
+
+    found = hf.Tokenizer(models.BPE(unk_token="<unk>"))
+    trainer = trainers.BpeTrainer(vocab_size=700, limit_alphabet=120, special_tokens=["<unk>", "<s>", "[INST]"], show_progress=False)
+    found.train_from_iterator([text.replace(" ", "▁") for text in texts(400, 7)], trainer)
+    file: dict[str, Any] = json.loads(found.to_str())
+    vocab = file["model"]["vocab"]
+    vocab |= {f"<0x{byte:02X}>": len(vocab) + byte for byte in range(256)}
+    file["model"] |= {"byte_fallback": True, "fuse_unk": True}
+    return file
+
+
+@pytest.mark.parametrize("kind", list(SPELLED))
+def test_bpe_over_characters(kind: str) -> None:
+    steps = [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]
+    strip = [] if kind in ("gemma", "never") else [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    text = json.dumps({**characters(), **SPELLED[kind], "decoder": {"type": "Sequence", "decoders": [*steps, *strip]}})
+    theirs, ours = hf.Tokenizer.from_str(text), from_json_text(text)
+    chance = random.Random(9)
+    for text in texts(count(600, 100_000), 8):
+        special = chance.choice(["", "<s>", "[INST]"]).join([text[:3], text[3:]])
+        ids = theirs.encode(special).ids
+        assert ours.encode(special, parse_special=True) == ids, repr(special)
+        ids = theirs.encode(text).ids
+        assert ours.decode(ids) == theirs.decode(ids), repr(text)
+
+
 @cache
 def wordpiece(lowercase: bool) -> Any:
     from tokenizers import models, normalizers, pre_tokenizers, processors, trainers

@@ -82,7 +82,7 @@ def test_keys_that_make_it_another_model_are_refused_by_name(architecture: str, 
 @pytest.mark.parametrize(
     ("architecture", "key", "value"),
     [
-        *((a, "attention.sliding_window", number(U32, 100)) for a in ("llama", "qwen2", "qwen3")),
+        *((a, "attention.sliding_window", number(U32, 100)) for a in ("qwen2", "qwen3")),
         *((a, "attn_logit_softcapping", number(F32, 50.0)) for a in ("llama", "qwen2", "phi3")),
         *((a, "final_logit_softcapping", number(F32, 30.0)) for a in ("llama", "qwen3", "phi3")),
         *((a, "rope.freq_base_swa", number(F32, 1e4)) for a in ("llama", "gemma2", "phi3")),
@@ -126,9 +126,18 @@ def test_experts_of_rows_that_are_no_whole_packs_are_refused() -> None:
 
 
 def test_a_window_that_is_no_shorter_than_the_context_changes_nothing() -> None:
-    build(tiny("llama", {"llama.attention.sliding_window": number(U32, 512)}))
+    build(tiny("qwen2", {"qwen2.attention.sliding_window": number(U32, 512)}))
     with pytest.raises(UnsupportedError, match="sliding_window"):
-        build(tiny("llama", {"llama.attention.sliding_window": number(U32, 511)}))
+        build(tiny("qwen2", {"qwen2.attention.sliding_window": number(U32, 511)}))
+    assert build(tiny("llama", {"llama.attention.sliding_window": number(U32, 512)})).kernels.window == 0
+    assert build(tiny("llama", {"llama.attention.sliding_window": number(U32, 511)})).kernels.window == 511
+
+
+def test_yarn_of_one_frequency_is_refused() -> None:
+    numbers = {"factor": 4.0, "original_context_length": 64}
+    yarn = {f"qwen3.rope.scaling.{k}": number(F32 if isinstance(v, float) else U32, v) for k, v in numbers.items()}
+    with pytest.raises(ModelFileError, match="the base of the rotation is 1"):
+        build(tiny("qwen3", {**yarn, "qwen3.rope.scaling.type": text("yarn"), "qwen3.rope.freq_base": number(F32, 1.0)}))
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import pliant
 from counts import count
+from pliant import ModelFileError
 from pliant.frontends.safetensors import load_safetensors
 
 TENSORS = {
@@ -187,3 +189,21 @@ def test_mutated_files(tmp_path: Path) -> None:
         except pliant.ModelFileError:
             refused += 1
     assert refused > 0.8 * tries
+
+
+def test_raw_bytes_are_views_unless_they_are_not_aligned(tmp_path: Path) -> None:
+    file = tmp_path / "r.safetensors"
+    data = np.arange(3, dtype=np.float32).tobytes()
+    header = json.dumps({"x": entry(shape=[3], offsets=[0, 12])}).encode()
+    for pad in range(8):
+        file.write_bytes(build(header + b" " * pad, data))
+        raw = load_safetensors(file).raw("x")
+        assert raw.tobytes() == data and raw.ctypes.data % 4 == 0 and raw.flags.owndata == ((len(header) + pad) % 4 != 0)
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("there are no pipes with names here")
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(ModelFileError, match="it is not a regular file"):
+        load_safetensors(tmp_path / "pipe.safetensors")

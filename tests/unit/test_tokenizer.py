@@ -279,6 +279,25 @@ BPE: dict[str, Any] = {
 }
 
 
+CHARACTERS: dict[str, Any] = {
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    "model": {
+        "type": "BPE",
+        "byte_fallback": True,
+        "vocab": {**{f"<0x{b:02X}>": b for b in range(256)}, "▁": 256, "a": 257, "▁a": 258},
+        "merges": [["▁", "a"]],
+    },
+}
+
+
+def test_characters_without_a_token_are_bytes() -> None:
+    tokenizer = from_json_text(json.dumps(CHARACTERS))
+    assert tokenizer.encode("a aé") == [257, 258, 0xC3, 0xA9]
+    assert tokenizer.decode([257, 258, 0xC3, 0xA9]) == "a aé"
+    long = "a " * 1000
+    assert tokenizer.encode(long) == [257, *[258] * 999, 256] and [*tokenizer.model._words] == ["a▁aé"]  # type: ignore[attr-defined]
+
+
 def test_json_by_hand() -> None:
     tokenizer = from_json_text(json.dumps(WORDPIECE))
     assert tokenizer.encode("Ünable! x") == [1, 3, 4, 5, 0, 2]
@@ -301,6 +320,11 @@ def test_json_by_hand() -> None:
         (BPE, {"pre_tokenizer": {"type": "Digits", "individual_digits": True}}),
         (BPE, {"normalizer": {"type": "Lowercase"}}),
         (BPE, {"model": {**BPE["model"], "dropout": 0.1}}),
+        (BPE, {"model": {**BPE["model"], "byte_fallback": True}}),
+        (CHARACTERS, {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "▁"}}),
+        (CHARACTERS, {"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}}),
+        (CHARACTERS, {"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "split": False}}),
+        (CHARACTERS, {"normalizer": {"type": "NFKC"}}),
     ],
 )
 def test_json_with_unknown_steps_is_refused(base: dict[str, Any], change: dict[str, Any]) -> None:

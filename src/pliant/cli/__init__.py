@@ -22,6 +22,7 @@ from .. import __version__
 
 COMMANDS = {
     "chat": "chat with a language model, or ask it one question",
+    "embed": "make vectors of texts by an embedding model",
     "run": "run a model on arrays, images or random inputs; show its outputs, time and FLOP rate",
     "compile": "compile a model to a .pliant file",
     "export": "export a model to files that run without Pliant: a library, C source, a WebAssembly module",

@@ -21,7 +21,9 @@ PARTS = ("summary", "program", "layers", "tensors")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `pliant inspect` to the parser."""
     parser.add_argument(
-        "file", help="an .onnx, .pt2, .pliant, .gguf or .safetensors file, or the name of a language model: `pliant models list`"
+        "file",
+        help="an .onnx, .pt2, .pliant, .gguf or .safetensors file, a checkpoint folder of transformers, or the name of a language model: "
+        "`pliant models list`",
     )
     parser.add_argument("--show", choices=PARTS, default="summary", help="a summary of the file, or one part in full (default: summary)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if Path(options.file).suffix == ".onnx":
         return _inspect_onnx(options)
     if _is_language_model(options.file):
-        return _inspect_gguf(options)
+        return _inspect_language_model(options)
     if Path(options.file).suffix == ".pt2":
         return _inspect_pt2(options)
     if Path(options.file).suffix == ".safetensors":
@@ -83,26 +85,48 @@ def _show_modules(options: argparse.Namespace) -> int:
 
 
 def _is_language_model(name: str) -> bool:
-    """True for a GGUF file, a name of the catalog, and a name in the Hugging Face cache."""
+    """True for a GGUF file, a folder, a name of the catalog, and a name in the Hugging Face cache."""
     from ..llm.catalog import CATALOGUE
 
-    return name.startswith("hf:") or Path(name).suffix == ".gguf" or (name in CATALOGUE and not Path(name).exists())
+    path = Path(name)
+    return name.startswith("hf:") or path.suffix == ".gguf" or path.is_dir() or (name in CATALOGUE and not path.exists())
 
 
-def _inspect_gguf(options: argparse.Namespace) -> int:
+def _inspect_language_model(options: argparse.Namespace) -> int:
     """Shows a language model that is on this machine; returns 2 if something in it is not supported."""
-    from ..frontends.gguf import open_gguf
+    from ..llm.embedder import embeds
     from ..llm.locate import locate
     from ..llm.model_facts import model_facts, model_text
+    from ..llm.model_file import open_model
 
     if options.show in ("program", "layers"):
         raise Usage(f"{options.file} has no {options.show}: its architecture is a name", "--show tensors shows what it has")
-    facts = model_facts(open_gguf(locate(options.file, offline=True)))
+    place = locate(options.file, offline=True)
+    place = place.parent if place.suffix == ".safetensors" else place  # an embedder of the catalog
+    if place.is_dir() and embeds(place):
+        return _inspect_embedder(options, place)
+    facts = model_facts(open_model(place))
     if options.show == "tensors" and not options.json:
         print("\n".join(map(_tensor, facts["tensors"])) or "no tensors")
     else:
         print(json.dumps(facts) if options.json else model_text(facts))
     return 2 if facts["problem"] else 0
+
+
+def _inspect_embedder(options: argparse.Namespace, place: Path) -> int:
+    """Shows an embedder's folder; raises UnsupportedError if something in it is not supported."""
+    from ..llm.embedder import embedder_facts
+
+    facts = embedder_facts(place)
+    if options.json:
+        print(json.dumps(facts))
+    elif options.show == "tensors":
+        print("\n".join(map(_tensor, facts["tensors"])))
+    else:
+        print(f"{place}: {in_bytes(sum(t['bytes'] for t in facts['tensors']))} of weights")
+        print(f"an embedder: architecture bert, {facts['layers']} layers, {facts['width']} wide, {facts['context']} tokens of context")
+        print(f"pooling: {facts['pooling']}, {'normalized' if facts['normalized'] else 'not normalized'}")
+    return 0
 
 
 def _inspect_pt2(options: argparse.Namespace) -> int:

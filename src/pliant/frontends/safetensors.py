@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import stat
 import struct
 import sys
 from collections.abc import Iterator, Mapping
@@ -73,6 +74,12 @@ class Weights(Mapping[str, Array]):
         array.setflags(write=False)
         return array
 
+    def raw(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Returns the bytes of a tensor, u8[bytes], as a view of the mapped file; a copy if they are not aligned in it."""
+        stored = self.stored[name]
+        found = np.frombuffer(self._data, np.uint8, stored.end - stored.begin, stored.begin)
+        return found if found.ctypes.data % max(1, stored.dtype.itemsize) == 0 else found.copy()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)
 
@@ -87,6 +94,8 @@ def load_safetensors(path: str | os.PathLike[str]) -> Weights:
     """Maps a safetensors file and returns its tensors; raises a ModelFileError if the file is malformed."""
     file = os.fspath(path)
     try:
+        if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe would wait for its writer
+            raise ModelFileError(f"cannot read {file}: it is not a regular file")
         with open(file, "rb") as opened:
             size = os.fstat(opened.fileno()).st_size
             if size < 8:

@@ -10,7 +10,6 @@ A text that is longer than the model's context is an error, unless `truncate=Tru
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frontends.safetensors import load_safetensors
+from ..frontends.checkpoint import is_checkpoint
+from ..frontends.checkpoint.config import Config, read_json, read_object
+from ..frontends.checkpoint.weights import open_weights
 from ..support.errors import ArgumentError, Error, ModelFileError, UnsupportedError
 from ..support.progress import telling
 from .catalog import CATALOGUE
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ..runtime.executable import Executable
 
 BATCH = 32  # texts per run, unless said otherwise: bounds the memory that a long list of texts needs
-MAX_JSON = 1 << 20  # bytes: config files are a few kilobytes; anything larger is not one
 
 
 class Embedder:
@@ -163,12 +163,30 @@ def _padded(rows: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _model(place: Path, s: Settings) -> Bert:
-    """Builds the model and loads its weights; accepts names with and without the prefix `bert.`."""
-    weights = load_safetensors(place / "model.safetensors")
+    """Builds the model and loads its weights, which may be in several parts; accepts names with and without the prefix `bert.`."""
+    weights = open_weights(place)
     model = Bert(s)
     own = dict(model.named_parameters())
-    prefix = "bert." if "embeddings.LayerNorm.weight" not in weights and "bert.embeddings.LayerNorm.weight" in weights else ""
-    return model.load_state_dict({name: weights[prefix + name] for name in own if prefix + name in weights})
+    there = weights.tensors
+    prefix = "bert." if "embeddings.LayerNorm.weight" not in there and "bert.embeddings.LayerNorm.weight" in there else ""
+    return model.load_state_dict({name: weights.array(prefix + name) for name in own if prefix + name in there})
+
+
+def embeds(place: Path) -> bool:
+    """True for a checkpoint folder of a model that makes embeddings; raises ModelFileError if its config cannot be read."""
+    return is_checkpoint(place) and Config.read(place / "config.json").get("model_type") == "bert"
+
+
+def embedder_facts(place: Path) -> dict[str, Any]:
+    """Returns what a folder says of its model, for `pliant inspect`, ready for JSON; raises as `Embedder` does, but compiles nothing."""
+    s, weights = _settings(place), open_weights(place)
+    tensors = [
+        {"name": name, "dtype": weights.dtype(name), "shape": list(weights.shape(name)), "bytes": len(weights.raw(name))}
+        for name in weights.tensors
+    ]
+    pooling = "the first token" if s.first else "the mean over tokens"
+    facts = {"width": s.width, "layers": s.layers, "heads": s.heads, "context": s.positions, "vocabulary": s.vocab_size}
+    return {"file": str(place), "architecture": "bert", **facts, "pooling": pooling, "normalized": s.normalized, "tensors": tensors}
 
 
 def _settings(place: Path) -> Settings:
@@ -176,9 +194,9 @@ def _settings(place: Path) -> Settings:
 
     Raises UnsupportedError for models that are not supported, ModelFileError for a broken file.
     """
-    config = _json(place / "config.json")
-    kind, act = config.get("model_type"), config.get("hidden_act", "gelu")
-    if kind != "bert" or act != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
+    config = Config.read(place / "config.json")
+    kind, act = config.get("model_type"), config.get("hidden_act") or "gelu"
+    if kind != "bert" or act != "gelu" or (config.get("position_embedding_type") or "absolute") != "absolute":
         raise UnsupportedError(
             f"`{place}`: a model of the kind {kind!r} with {act!r} is not supported", facts=["supported: bert, gelu, absolute positions"]
         )
@@ -190,10 +208,12 @@ def _settings(place: Path) -> Settings:
         vocab_size=_count(config, "vocab_size"),
         positions=_count(config, "max_position_embeddings"),
         kinds=_count(config, "type_vocab_size"),
-        eps=_number(config, "layer_norm_eps"),
+        eps=config.positive("layer_norm_eps", 1e-12),
         first=_first_token(place),
         normalized=_normalized(place),
     )
+    if s.eps >= 1:
+        raise config.wrong("layer_norm_eps", "a number between 0 and 1")
     if s.width % s.heads:
         raise ModelFileError(f"config.json: {s.heads} heads do not divide a width of {s.width}")
     return s
@@ -204,7 +224,7 @@ def _first_token(place: Path) -> bool:
     path = place / "1_Pooling" / "config.json"
     if not path.exists():
         return False
-    modes = [name for name, value in _json(path).items() if name.startswith("pooling_mode_") and value is True]
+    modes = [name for name, value in read_object(path).items() if name.startswith("pooling_mode_") and value is True]
     if modes not in (["pooling_mode_mean_tokens"], ["pooling_mode_cls_token"]):
         raise UnsupportedError(f"`{path}`: pooling by {modes} is not supported", facts=["supported: the mean over tokens, the first token"])
     return modes == ["pooling_mode_cls_token"]
@@ -215,37 +235,9 @@ def _normalized(place: Path) -> bool:
     path = place / "modules.json"
     if not path.exists():
         return True
-    modules = _read(path)
+    modules = read_json(path)
     return isinstance(modules, list) and any(isinstance(m, dict) and str(m.get("type", "")).endswith(".Normalize") for m in modules)
 
 
-def _count(config: dict[str, Any], key: str) -> int:
-    value = config.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 22:
-        raise ModelFileError(f"config.json: `{key}` is {value!r}, where a number from 1 to {1 << 22} is expected")
-    return value
-
-
-def _number(config: dict[str, Any], key: str) -> float:
-    value = config.get(key, 1e-12)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ModelFileError(f"config.json: `{key}` is {value!r}, where a number between 0 and 1 is expected")
-    return float(value)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    value = _read(path)
-    if not isinstance(value, dict):
-        raise ModelFileError(f"`{path}` is not a JSON object")
-    return value
-
-
-def _read(path: Path) -> Any:
-    try:
-        if path.stat().st_size > MAX_JSON:
-            raise ModelFileError(f"`{path}` is larger than {MAX_JSON >> 20} MiB")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ModelFileError(f"`{path}` cannot be read: {problem.strerror}") from None
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"`{path}` is not JSON") from None
+def _count(config: Config, key: str) -> int:
+    return config.integer(key, low=1, high=1 << 22)

@@ -1,4 +1,4 @@
-"""`pliant.LLM`: a language model from a GGUF file, ready to answer.
+"""`pliant.LLM`: a language model from a GGUF file or a checkpoint folder of transformers, ready to answer.
 
     lm = pliant.LLM("smollm2-135m")                 # a name, a path, or hf:org/repo[:quant]; downloaded and compiled if needed
     print(lm.generate("Why is the sky blue?", max_tokens=100, seed=7))
@@ -22,18 +22,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frontends.gguf import GgufFile, open_gguf
+from ..frontends.gguf import GgufFile
 from ..support.errors import ArgumentError, Error, UnsupportedError
 from ..support.html_table import html_table
 from ..support.units import in_bytes
 from .catalog import CATALOGUE
 from .engine import Engine, too_long
 from .locate import locate
+from .model_file import open_model, tokenizer_of
 from .prompt import Prompt, Prompts
 from .reply import Progress, Reply, Stream
 from .sampling import AnswerKeywords, Sampler, SamplingKeywords, SamplingOptions
 from .stop import StopStrings
-from .tokenizer import Tokenizer, from_gguf
+from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .session import Session
@@ -62,13 +63,13 @@ class LLM:
         `progress` during work; with `offline`, nothing is downloaded.
         """
         path = locate(_speaking(source), offline=offline, progress=progress, announce=announce)
-        self._start(open_gguf(path), os.fspath(source), progress or _nothing, threads=threads, cache=cache, context=context)
+        self._start(open_model(path), os.fspath(source), progress or _nothing, threads=threads, cache=cache, context=context)
 
     def _start(self, file: GgufFile, name: str, say: Say | None = None, **options: Any) -> None:
         """Makes the model of an open file ready; `options` are those of the engine."""
         say = say or _nothing
         self.file, self.name, self.options = file, name, options
-        self.tokenizer: Tokenizer = from_gguf(file)
+        self.tokenizer: Tokenizer = tokenizer_of(file)
         self.prompts = Prompts(file, self.tokenizer)
         say(f"preparing {name}")
         self._engine: Engine | None = Engine(file, **options)

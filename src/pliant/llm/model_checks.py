@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..frontends.gguf import GgufFile, open_gguf
+from ..frontends.gguf import GgufFile
 from ..frontends.gguf.reader import GgufTensor
 from ..quantization.dequantize import dequantize, unread
 from ..support.errors import Error
 from ..support.record import dataclass
+from .model_file import open_model, tokenizer_of
 
 TEXTS = ("Hello, world!", "The year 2024 had 366 days.", "naïve café – 10 €", "def f(x):\n    return x * 2\n", "日本語と emoji 🙂")
 SENTENCE = "The sun rises in the east and sets in the west. Water freezes at zero degrees and boils at one hundred degrees."
@@ -34,11 +35,11 @@ class Check:
 
 
 def model_checks(path: Path, say: Callable[[str], None] = lambda text: None) -> Iterator[Check]:
-    """Yields the results of the checks of a GGUF file, the quick ones first; `say` is told what is being done.
+    """Yields the results of the checks of a GGUF file or a checkpoint folder, the quick ones first; `say` is told what is being done.
 
     Raises an Error if the file cannot be opened. An Error within a check is the fault of that check.
     """
-    file = open_gguf(path)
+    file = open_model(path)
     checks = (("template", _template), ("tokenizer", _tokenizer), ("tensors", _tensors), ("logits", _logits))
     for name, check in checks:
         say(f"checking the {name} of {file.name}")
@@ -55,9 +56,8 @@ def _template(file: GgufFile) -> tuple[str, str]:
     The fault is a message that the prompt leaves out; empty if there is none, or if the file has no template.
     """
     from .prompt import Prompts
-    from .tokenizer import from_gguf
 
-    prompts = Prompts(file, from_gguf(file))
+    prompts = Prompts(file, tokenizer_of(file))
     if prompts.template is None:
         return "", "there is none: the model continues texts"
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}]
@@ -71,9 +71,7 @@ def _tokenizer(file: GgufFile) -> tuple[str, str]:
 
     The fault is the first text that the decoded text does not contain: a space or tokens around it are allowed.
     """
-    from .tokenizer import from_gguf
-
-    tokenizer = from_gguf(file)
+    tokenizer = tokenizer_of(file)
     for text in TEXTS:
         back = tokenizer.decode(tokenizer.encode(text))
         if text not in back:
@@ -111,7 +109,7 @@ def _logits(file: GgufFile) -> tuple[str, str]:
     """
     from .lm import LLM
 
-    lm = LLM(file.stamps[0].path, context=min(256, file.integer(f"{file.architecture}.context_length", 256)))
+    lm = LLM(file.name, context=min(256, file.integer(f"{file.architecture}.context_length", 256)))
     ids = lm.tokenizer.encode(SENTENCE)
     logits = lm.logits(ids).astype(np.float64)
     if not np.isfinite(logits).all():

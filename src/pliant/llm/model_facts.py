@@ -1,6 +1,6 @@
-"""What a GGUF file says of its model, and what Pliant makes of it: for `pliant inspect`. Nothing is computed or compiled.
+"""What a GGUF file or a checkpoint folder says of its model, and what Pliant makes of it. Nothing is computed or compiled.
 
-facts = model_facts(open_gguf("model.gguf"))
+facts = model_facts(open_model("model.gguf"))
 facts["memory"]        # [{"context": 2048, "weights": …, "cache": …}, …]; empty with a "problem" if the model is not supported
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..frontends.checkpoint import Checkpoint
 from ..frontends.gguf import GgufFile
 from ..support.errors import Error
 from ..support.units import in_bytes
+from .model_file import tokenizer_of
 
 CONTEXTS = (2048, 8192, 32768)  # tokens at which memory is shown, as far as the model goes
 
@@ -62,6 +64,8 @@ def _settings(file: GgufFile) -> dict[str, Any]:
 
 def _tokenizer(file: GgufFile) -> dict[str, Any]:
     """Returns the kind of the tokenizer, how it splits words, how many tokens it has, and the texts of bos and eos (None if not known)."""
+    if isinstance(file, Checkpoint):
+        return _tokenizer_of_folder(file)
     tokens = file.metadata.get("tokenizer.ggml.tokens")
     facts: dict[str, Any] = {"model": _text(file, "tokenizer.ggml.model"), "words": _text(file, "tokenizer.ggml.pre")}
     facts["tokens"] = len(tokens) if isinstance(tokens, list) else 0
@@ -72,6 +76,16 @@ def _tokenizer(file: GgufFile) -> dict[str, Any]:
     return facts
 
 
+def _tokenizer_of_folder(file: Checkpoint) -> dict[str, Any]:
+    """Returns the same of a checkpoint folder; the kind is empty if the tokenizer is not supported."""
+    try:
+        tokenizer = tokenizer_of(file)
+    except Error:
+        return {"model": "", "words": "", "tokens": 0, "bos": None, "eos": None}
+    named = {name: None if i is None else tokenizer.vocabulary.tokens[i] for name, i in (("bos", tokenizer.bos), ("eos", tokenizer.eos))}
+    return {"model": type(tokenizer.model).__name__, "words": "", "tokens": len(tokenizer), **named}
+
+
 def _memory(file: GgufFile, weights: int) -> list[dict[str, int]]:
     """Returns the bytes of the weights and of the f16 KV cache at the contexts CONTEXTS and at the model's own; none is longer than that.
 
@@ -79,10 +93,9 @@ def _memory(file: GgufFile, weights: int) -> list[dict[str, int]]:
     """
     from ..dtype import f16
     from .models import build
-    from .tokenizer import from_gguf
 
     settings = build(file, f16).settings
-    from_gguf(file)
+    tokenizer_of(file)
     token = 2 * settings.layers * settings.kv_heads * settings.cache_dim * 2
     contexts = dict.fromkeys(min(c, settings.context) for c in (*CONTEXTS, settings.context))
     return [{"context": c, "weights": weights, "cache": c * token} for c in contexts]

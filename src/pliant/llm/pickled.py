@@ -17,11 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..frontends.checkpoint import Checkpoint
 from ..frontends.gguf import GgufFile, open_gguf
 from ..frontends.gguf.reader import Stamp, from_parts, stamp_of
 from ..runtime import container
 from ..runtime.container import Container, Section, Sections, broken
-from ..support.errors import Error, ModelFileError
+from ..support.errors import Error, ModelFileError, UnsupportedError
 
 if TYPE_CHECKING:
     from ..runtime.executable import Executable
@@ -77,7 +78,15 @@ def _settings(values: dict[str, Any], file: Container) -> Settings:
 
 
 def language_model_bytes(lm: LLM) -> bytes:
-    """Returns the pickled bytes of a language model; raises ModelFileError if its files have changed or are gone."""
+    """Returns the pickled bytes of a language model of GGUF files; raises ModelFileError if these have changed or are gone.
+
+    Raises UnsupportedError for a checkpoint folder.
+    """
+    if isinstance(lm.file, Checkpoint):
+        raise UnsupportedError(
+            f"the language model {lm.name} was opened from a checkpoint folder, and pickles hold GGUF files",
+            help=f"pass the path, and open it in each process: pliant.LLM({lm.name!r})",
+        )
     stamps = lm.file.stamps
     contents = [_unchanged(stamp) for stamp in stamps]
 

@@ -12,10 +12,10 @@ from .peer_llama_cpp import DECODED, best
 def main(given: dict[str, Any]) -> dict[str, Any]:
     """Measures Pliant on a language model: returns the rates for all prompt and context lengths of the request."""
     from ... import __version__
-    from ...frontends.gguf import open_gguf
     from ...llm.engine import Engine
+    from ...llm.model_file import open_model
 
-    file = open_gguf(given["model"])
+    file = open_model(given["model"])
     room = max([*given["prompts"], *(c + DECODED + 1 for c in given["contexts"])]) + 1
     engine = Engine(file, threads=given["threads"], context=room)
 

@@ -11,6 +11,7 @@ Shapes have the outermost dim first, as in numpy; the file stores them reversed.
 
 from __future__ import annotations
 
+import copy
 import mmap
 import os
 import re
@@ -74,6 +75,7 @@ class GgufFile:
     """The metadata and tensors of a model, from one file or from all parts of a split one."""
 
     stamps: tuple[Stamp, ...] = ()  # one per file, taken when it was opened; empty for bytes in memory
+    adjacent_pairs = True  # llama's queries and keys have RoPE pairs as adjacent elements; in other forms of files they may be halves
 
     def __init__(self, name: str, version: int, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> None:
         self.name = name
@@ -137,8 +139,8 @@ class GgufFile:
 
     def replaced(self, metadata: dict[str, Value], tensors: dict[str, GgufTensor]) -> GgufFile:
         """Returns a copy with other contents; it shares the record of tensors that were read with this file."""
-        other = GgufFile(self.name, self.version, metadata, tensors)
-        other.read = self.read
+        other = copy.copy(self)
+        other.metadata, other.tensors = metadata, tensors
         return other
 
     def _find(self, key: str, *default: Any) -> Any:

@@ -27,7 +27,7 @@ _EVERY = {
 _EXPERTS = {"expert_count", "expert_used_count", "expert_feed_forward_length"}
 _GEMMA = {"attention.sliding_window", "attention.sliding_window_pattern", "attn_logit_softcapping", "final_logit_softcapping"}
 USED: dict[str, set[str]] = {
-    "llama": _EVERY,
+    "llama": _EVERY | {"attention.sliding_window"},
     "qwen2": _EVERY,
     "qwen3": _EVERY,
     "qwen3moe": _EVERY | _EXPERTS,

@@ -94,6 +94,8 @@ def _yarn(file: GgufFile, exact: np.ndarray[Any, Any], rotated: int, base: float
         """Returns the pair, as a real number, that turns so many times within the original context."""
         return rotated * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
+    if base == 1.0:
+        raise ModelFileError("gguf: yarn needs frequencies that differ, and the base of the rotation is 1", facts=[f"file `{file.name}`"])
     low, high = pair_of(yarn.beta_fast), pair_of(yarn.beta_slow)
     low, high = (math.floor(low), math.ceil(high)) if whole else (low, high)
     low, high = max(low, 0), min(high, rotated - 1)

@@ -12,18 +12,26 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from ...support.errors import ModelFileError
+from ...support.record import dataclass
 from .merge import merge
 from .split import Splitter
 from .tokenizer import raw
 from .vocabulary import Vocabulary
 
 _CACHED_WORDS = 50_000  # more distinct words than almost any text; bounds the memory of the cache
+_CACHED_LENGTH = 256  # characters of a word in the cache; without a pre-tokenizer, a word is a whole text
+
+
+@dataclass(frozen=True, slots=True)
+class SpacePrefix:
+    """The "▁" before a text: `once` only at its beginning and not after special tokens too; `doubled` also before a text with a space."""
+
+    once: bool = False
+    doubled: bool = False
 
 
 class Bpe:
     """The byte-pair encoding (BPE) algorithm of a tokenizer."""
-
-    drops_first_space = False
 
     def __init__(
         self,
@@ -34,22 +42,36 @@ class Bpe:
         whole_words: bool = False,
         spelled_bytes: bool = True,
         normalize: Callable[[str], str] | None = None,
+        prefix: SpacePrefix | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.splitter = splitter
         self.whole_words = whole_words
         self.spelled_bytes = spelled_bytes
         self.normalize = normalize
+        self.prefix = prefix
         # "a b" -> rank; of a duplicate merge, the first counts
         self.ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
         self._words: dict[str, list[int]] = {}
 
+    @property
+    def drops_first_space(self) -> bool:
+        """True if encoding puts a space before the text."""
+        return self.prefix is not None
+
+    @property
+    def starts_once(self) -> bool:
+        """True if that space is put only at the beginning of a text."""
+        return self.prefix is not None and self.prefix.once
+
     def encode(self, text: str, at_start: bool) -> list[int]:
-        """Returns the tokens of a text, without special tokens; `at_start` has no effect here."""
+        """Returns the tokens of a text, without special tokens; `at_start` puts a space before it, if the model does so."""
         if self.normalize is not None:
             text = self.normalize(text)
         if not self.spelled_bytes:
             text = text.replace(" ", "▁")
+        if self.prefix is not None and at_start and text and (self.prefix.doubled or text[0] != "▁"):
+            text = "▁" + text
         tokens: list[int] = []
         for word in self.splitter.split(text):
             tokens += self._word(word)
@@ -64,6 +86,8 @@ class Bpe:
 
     def _word(self, word: str) -> list[int]:
         """Returns the tokens of a word (cached)."""
+        if len(word) > _CACHED_LENGTH:
+            return self._tokens(word)
         tokens = self._words.get(word)
         if tokens is None:
             if len(self._words) >= _CACHED_WORDS:

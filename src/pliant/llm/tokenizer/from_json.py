@@ -1,4 +1,4 @@
-"""Builds the tokenizer of a Hugging Face `tokenizer.json`: byte-level BPE, and BERT's WordPiece.
+"""Builds the tokenizer of a Hugging Face `tokenizer.json`: BPE over bytes, BPE over characters with byte tokens, and BERT's WordPiece.
 
 A step of the file that is not supported here is refused by name, never ignored. Truncation and padding, which some files ask for, are left
 to the caller.
@@ -17,6 +17,7 @@ from typing import Any
 
 from ...support.errors import ModelFileError, UnsupportedError
 from .bpe import Bpe
+from .json_spaces import space_prefix
 from .split import KNOWN_PATTERNS, KNOWN_SETS, Kind, Splitter, kind
 from .tokenizer import Model, Tokenizer
 from .vocabulary import ENDS, TokenKind, Vocabulary
@@ -25,6 +26,7 @@ from .wordpiece import WordPiece
 MAX_BYTES = 64 << 20  # several times the largest known files; bounds memory for a hostile file
 MAX_TOKENS = 1 << 22  # far above the largest vocabularies
 _NAME = "tokenizer.json"
+_BYTES = dict.fromkeys(f"<0x{byte:02X}>" for byte in range(256))
 
 Json = dict[str, Any]
 
@@ -74,8 +76,9 @@ def _vocabulary(root: Json, model: Json) -> Vocabulary:
     if size == 0 or size > 2 * len(numbers) + 1024:
         raise ModelFileError(f"{_NAME}: {len(numbers)} tokens have numbers up to {size - 1}")
     tokens, kinds = [""] * size, [int(TokenKind.UNUSED)] * size
+    spelled = bool(model.get("byte_fallback"))  # bytes without a token of their character have tokens such as <0x0A>
     for text, i in ids.items():
-        tokens[i], kinds[i] = text, int(TokenKind.NORMAL)
+        tokens[i], kinds[i] = text, int(TokenKind.BYTE if spelled and text in _BYTES else TokenKind.NORMAL)
     for entry in added:
         if entry.get("lstrip") or entry.get("single_word"):
             raise UnsupportedError(
@@ -131,10 +134,15 @@ def _wordpiece(root: Json, model: Json, vocabulary: Vocabulary) -> Model:
 
 
 def _bpe(root: Json, model: Json, vocabulary: Vocabulary) -> Model:
-    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
             raise UnsupportedError(f"{_NAME}: `{key}` of BPE is not supported")
     merges = [_merge(entry) for entry in _list(model.get("merges"), "`model.merges`")]
+    if model.get("byte_fallback"):
+        if missing := next((name for name in _BYTES if name not in vocabulary.ids), None):
+            raise UnsupportedError(f"{_NAME}: BPE with byte tokens needs all of them, and there is no `{missing}`")
+        whole, prefix = bool(model.get("ignore_merges")), space_prefix(root)
+        return Bpe(vocabulary, merges, Splitter(Kind(())), whole_words=whole, spelled_bytes=False, prefix=prefix)
     splitter = Splitter(_splits(root.get("pre_tokenizer")))
     return Bpe(vocabulary, merges, splitter, whole_words=bool(model.get("ignore_merges")), normalize=_normal(root.get("normalizer")))
 

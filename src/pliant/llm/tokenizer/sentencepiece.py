@@ -18,6 +18,8 @@ from .vocabulary import Vocabulary
 class SentencePiece:
     """The SentencePiece algorithm of a tokenizer: merges by score."""
 
+    starts_once = False
+
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], *, space_prefix: bool) -> None:
         if len(scores) < len(vocabulary.tokens):
             raise ModelFileError(f"tokenizer: there are {len(vocabulary.tokens)} tokens and {len(scores)} scores")

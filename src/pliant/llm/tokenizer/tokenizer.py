@@ -35,6 +35,10 @@ class Model(Protocol):
     def drops_first_space(self) -> bool:
         """True if encoding adds a space before a text, which decoding must drop."""
 
+    @property
+    def starts_once(self) -> bool:
+        """True if only the beginning of a text counts as `at_start`, and not what follows a special token."""
+
 
 class Tokenizer:
     """Converts text to token numbers and back, special tokens included."""
@@ -73,7 +77,7 @@ class Tokenizer:
         for piece in self._pieces(text, self._special if parse_special else self._user_defined):
             if isinstance(piece, int):
                 tokens.append(piece)
-                at_start = True
+                at_start = not self.model.starts_once
             else:
                 tokens += self.model.encode(piece, at_start)
                 at_start = False

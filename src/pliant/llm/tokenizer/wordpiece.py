@@ -27,6 +27,7 @@ class WordPiece:
     """The WordPiece algorithm of a tokenizer; `first` and `inner` are the prefixes of the first and the other tokens of a word."""
 
     drops_first_space = True
+    starts_once = False
 
     def __init__(self, vocabulary: Vocabulary, *, first: str, inner: str, lowercase: bool = True, longest_word: int = 100) -> None:
         self.vocabulary = vocabulary
