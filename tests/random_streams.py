@@ -94,7 +94,7 @@ def _layer(rng: np.random.Generator, maps: list[Any]) -> Any:
         return ops.mul(x, gate)
     if kind == "transposed" and max(rows, columns) < 24:
         return ops.conv_transpose(x, _weight(rng, channels, 8, 2, 2), stride=2)
-    if kind == "pad":
+    if kind == "pad" and min(rows, columns) > 3:
         return ops.pad(x, [0, 0, (1, 2), (2, 1)], mode=str(rng.choice(["constant", "reflect", "edge"])))
     if kind == "split" and channels > 8:
         return ops.mul(ops.slice(x, 1, 0, channels // 2), ops.tanh(ops.slice(x, 1, channels - channels // 2)))
