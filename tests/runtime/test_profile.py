@@ -90,6 +90,14 @@ def test_state_is_updated_once() -> None:
     assert total.tolist() == [1] * 4
 
 
+def test_a_program_without_state_runs_once_more(taken: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    f = pliant.compile(Model())
+    record = module.record_run
+    monkeypatch.setattr(module, "record_run", lambda *args: (seen.append(1), record(*args))[1])
+    assert f.profile(np.ones((5, 8), np.float32), runs=2).runs == 2 and len(seen) == 3
+
+
 def test_a_loaded_program_is_profiled_as_well(tmp_path: Path, taken: Profile) -> None:
     pliant.compile(Model()).save(tmp_path / "m.pliant")
     loaded = pliant.load(tmp_path / "m.pliant").profile(np.ones((5, 8), np.float32))
@@ -127,6 +135,18 @@ def test_the_share_of_the_limit() -> None:
     assert MADE.launches[2].of_limit(Limits(1e11, 1e10)) is None
 
 
+def test_the_time_above_the_limit() -> None:
+    """The memory of the first launch takes 400 of its 2,000 ns; a launch that is faster than the limit has none above it."""
+    assert MADE.launches[0].above_limit(Limits(1e11, 1e10)) == 1_600 and MADE.launches[0].above_limit(Limits(1e9, 1e10)) == 0
+    assert MADE.launches[2].above_limit(Limits(1e11, 1e10)) is None
+
+
+def test_every_run_is_a_sample(taken: Profile) -> None:
+    assert len(taken.walls) == 2 and min(taken.walls) == taken.wall
+    assert all(len(x.samples) == 2 and x.samples[0] == x.duration for x in taken.launches)
+    assert "the fastest of 2 runs (median " in str(taken)
+
+
 def test_the_trace(tmp_path: Path) -> None:
     MADE.save(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
@@ -141,3 +161,8 @@ def test_the_trace(tmp_path: Path) -> None:
         ("copy", 2, 5.0, 4.0),
     ]
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"net (n = 2)", "layers", "kernels"}
+
+
+def test_spans_of_paths_with_slashes() -> None:
+    spans = module._layer_spans([Launch("k", ("/a/b.0/Add",), 1, 2), Launch("k", ("/a/c",), 4, 1)])
+    assert spans == [("/a", 1, 4), ("/a/b", 1, 2), ("/a/b.0", 1, 2), ("/a/b.0/Add", 1, 2), ("/a/c", 4, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from html.parser import HTMLParser
@@ -13,13 +14,16 @@ import pytest
 
 import pliant
 from pliant import Tensor, dim, f32, nn, ops
-from pliant.report import page, profile
+from pliant.report import facts, profile, tables
 from pliant.report.assembly import split_functions
+from pliant.report.bounds import Texts
+from pliant.report.facts import Facts, facts_of
 from pliant.report.launches import steps
-from pliant.report.layers import tree_of
+from pliant.report.layers import depth_within, tree_of
 from pliant.report.markup import environment
 from pliant.report.memory import Place, memory_chart
-from pliant.report.profile import Limits
+from pliant.report.profile import Launch, Limits
+from pliant.report.tables import TIMES, kernel_table, launch_table, layers_text
 from pliant.sym.expr import Dim, const
 from pliant.sym.typical import typical
 
@@ -78,7 +82,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, str, str]:
     folder = tmp_path_factory.mktemp("report")
     f = pliant.compile(Model())
     with pytest.MonkeyPatch.context() as patch:
-        for module in (page, profile):
+        for module in (facts, profile):
             patch.setattr(module, "limits", lambda threads: Limits(1e11, 1e10))
         f.report(folder / "plain.html")
         f.profile(np.ones((5, 8), np.float32))
@@ -138,6 +142,67 @@ def test_the_tree_of_layers() -> None:
     tree = tree_of([("a.b", 0), ("a.c", 1), ("a.b", 2), ("", 3)])
     assert tree.own == [3] and list(tree.children["a"].children) == ["b", "c"]
     assert tree.children["a"].children["b"].own == [0, 2] and sorted(tree.every()) == [0, 1, 2, 3]
+
+
+def test_paths_with_slashes_and_dots() -> None:
+    tree = tree_of([("/encoder/layer.3/Add", 0), ("encoder.layer.3.Mul", 1)])
+    assert list(tree.children["encoder"].children["layer"].children["3"].children) == ["Add", "Mul"]
+
+
+def test_the_depth_of_a_bounded_tree() -> None:
+    tree = tree_of([(f"{a}.{b}", 0) for a in "xy" for b in "123"])  # 2 layers, 6 below them, an item in each
+    assert [depth_within(tree, rows) for rows in (1, 2, 7, 8, 14)] == [0, 1, 1, 2, 3]
+
+
+@pytest.fixture
+def timed(pages: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch) -> Facts:
+    """Facts with made up times: each launch took 100, 200 and 300 ns in three runs, for 2,000 operations and 40 bytes."""
+    f, *_ = pages
+    monkeypatch.setattr(facts, "limits", lambda threads: Limits(1e11, 1e9))
+    x = facts_of(f, f._provenance)
+    assert x.profile is not None
+    launch = [Launch(s.name, s.layers, 0, 100, 2000, 40, (100, 200, 300)) for s in x.steps]
+    return dataclasses.replace(x, profile=dataclasses.replace(x.profile, wall=1000), times=launch)
+
+
+def test_the_cells_of_times(timed: Facts) -> None:
+    """The memory of a launch takes 40 ns at the limit: of 100 ns, 60 are above it."""
+    table = kernel_table(timed)
+    assert table is not None and [c.name for c in table.columns] == ["kernel", "launches", *TIMES]
+    for row in table.rows:
+        n_launches = row[1].value
+        assert n_launches is not None and n_launches >= 1
+        spent, median, spread, share, operations, memory, limit, above = row[2:]
+        assert (spent.value, median.value, spread.value) == (100 * n_launches, 200 * n_launches, 200 * n_launches)
+        assert share.value == pytest.approx(n_launches / 10) and share.text == f"{10 * n_launches:.1f}%"
+        assert (operations.text, memory.text, limit.text, above.value) == ("20 GFLOP/s", "400 MB/s", "40%", 60 * n_launches)
+    assert sum(row[1].value or 0 for row in table.rows) == len(timed.steps)
+
+
+def test_the_slowest_launches_of_a_large_model(timed: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST_ROWS", 2)
+    slow = dataclasses.replace(timed.times[2] or Launch("", (), 0, 0), duration=900)
+    x = dataclasses.replace(timed, times=[*timed.times[:2], slow, *timed.times[3:]])
+    table = launch_table(x)
+    assert [row[0].value for row in table.rows] == [0, 2] and table.omitted == len(x.steps) - 2
+
+
+def test_names_of_many_layers() -> None:
+    assert layers_text(["a", "b", "a"]) == "a, b" and layers_text([f"l{i}" for i in range(15)]).endswith(", l11 … 3 more")
+
+
+def test_texts_are_bounded_as_they_are_in_the_page() -> None:
+    texts = Texts(room=23)
+    assert texts.take("a < b\nc") == "a &lt; b\nc" and texts.take("0123456789\nx\ny") == "0123456789\n… 2 further lines"
+    assert texts.take("z") == "… 1 further line"
+
+
+def test_rows_have_the_numbers_that_they_are_sorted_by(pages: tuple[Any, str, str]) -> None:
+    _, plain, timed = pages
+    assert 'id="times"' not in plain and 'id="times"' in timed
+    rows = re.findall(r"<tr>.*?</tr>", timed[timed.index('id="launches"') : timed.index('id="kernels"')], re.DOTALL)[1:]
+    spent = [float(v) for row in rows for v in re.findall(r'data-v="([^"]+)">[^<]*</td>', row)[1:2]]
+    assert len(spent) == len(rows) and all(v > 0 for v in spent)
 
 
 def test_the_memory_chart() -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "check": "compare a model with another runtime, node by node",
     "doctor": "show the installation, the CPU features, and the measured peak performance of this machine",
     "inspect": "show the contents of a model file: its contract, program and tensors",
+    "report": "write a page of HTML about a model: times, layers, kernels with their code, memory",
     "bench": "measure the speed of a language model or ONNX model, next to other runtimes and the machine's limits",
     "video": "run a net on a video, computing what changed from frame to frame",
     "tune": "search faster schedules for a model's kernels by measuring; show, export or merge what was found",

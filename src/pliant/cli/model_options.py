@@ -127,6 +127,28 @@ def feeds(
     return {name: arrays[name] if name in arrays else _made(sources[name], t, values, name) for name, t in inputs.items()}
 
 
+def example_dims(inputs: Mapping[str, Any], dims: Mapping[str, int]) -> dict[str, int]:
+    """Returns an example size for each dim of the inputs, as `feeds` takes them: that of `dims` where it has one, else 128 or near it."""
+    from ..sym.expr import free_vars
+    from ..sym.semantics import evaluate
+    from ..sym.typical import typical
+
+    shapes = {str(d): d for t in inputs.values() for d in t.shape if not _is_number(d)}
+    variables = dict.fromkeys(v for d in shapes.values() for v in free_vars(d))
+    values = {v: dims.get(v.name, n) for v, n in typical(variables).items()}
+    return {name: int(evaluate(d, values)) for name, d in shapes.items()}
+
+
+def has_state(inputs: Mapping[str, Any]) -> bool:
+    """True if a run updates one of the inputs in place."""
+    return any(t.state for t in inputs.values())
+
+
+def fresh(arrays: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of one run: state is copied, because a run updates it in place."""
+    return {name: array.copy() if inputs[name].state else array for name, array in arrays.items()}
+
+
 def _is_made(source: str) -> bool:
     """True if a source is not a file: random numbers, or one number for all elements."""
     try:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from . import Usage, progress
-from .model_options import add_dims, add_quantize, batch_dims, feeds, read_dims, read_inputs, single_values
+from .model_options import add_dims, add_quantize, batch_dims, feeds, fresh, has_state, read_dims, read_inputs, single_values
 from .output_files import check_place, json_text, write_npz, written
 
 
@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
         program = quantize(program, options.quantize)
     executable = compile(program, threads=options.threads, progress=True)
     progress("")
-    results, times = executable.run(_fresh(arrays, inputs)), []
+    results, times = executable.run(fresh(arrays, inputs)), []
     for _ in range(options.repeat):
-        again = _fresh(arrays, inputs)
+        again = fresh(arrays, inputs)
         start = time.perf_counter()
         executable.run(again)
         times.append(time.perf_counter() - start)
@@ -70,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
 
         for shown, error in zip(outputs, quantization_errors(exact, program, arrays, options.threads), strict=True):
             shown |= {"largest_error": error.largest, "relative_error": error.relative}
-    profile = executable.profile(*_fresh(arrays, inputs).values()) if options.profile or options.report else None
+    profile = None
+    if options.profile or options.report:
+        profile = executable.profile(runs=None if has_state(inputs) else options.repeat, **fresh(arrays, inputs))
     if options.report:
         with written(options.report) as file:
             executable.report(file)
@@ -80,11 +82,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(_text(facts), *([] if profile is None else [profile]), sep="\n")
     return 0
-
-
-def _fresh(arrays: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of one run: state is copied, because a run updates it in place."""
-    return {name: array.copy() if inputs[name].state else array for name, array in arrays.items()}
 
 
 def _kernels(profile: Any) -> list[dict[str, Any]]:

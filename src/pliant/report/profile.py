@@ -5,8 +5,9 @@
     p.save("trace.json")        # for https://ui.perfetto.dev or chrome://tracing
     p.launches[0].layers        # ("encoder.layer.0.attention.self.query",)
 
-The ABI's profile hook reads the clock in Python, which adds about a microsecond to each launch. The program runs several times, and the
-fastest run counts. The limits of the machine (`pliant.machine_peak`) are measured at first use.
+The ABI's profile hook reads the clock in Python, which adds about a microsecond to each launch. The program runs several times: the fastest
+run is shown launch by launch, and each launch has the median and the spread of all runs. A run before these, which pays for page faults and
+cold caches, is not counted. The limits of the machine (`pliant.machine_peak`) are measured at first use.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import functools
 import json
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,13 +31,17 @@ from ..support.output_file import write_text
 from ..support.record import dataclass
 from ..support.units import per_second
 from .launches import Step, steps
+from .layers import prefixes
 
-RUNS = 5  # several, because the first run pays for page faults and cold caches
+RUNS = 5  # several, because other work on the machine disturbs some of them
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch: its begin and duration in nanoseconds, and its operations and bytes if they are known."""
+    """One kernel launch: its begin and duration in nanoseconds, and its operations and bytes if they are known.
+
+    `samples` has its duration in each run, the fastest run of the program included; empty if only one run is known.
+    """
 
     kernel: str
     layers: tuple[str, ...]
@@ -43,6 +49,7 @@ class Launch:
     duration: int
     operations: int | None = None
     bytes: int | None = None
+    samples: tuple[int, ...] = ()
 
     def of_limit(self, limits: Limits) -> float | None:
         """Returns the share of the roofline that the launch reached: of peak arithmetic or of memory bandwidth, whichever is larger.
@@ -51,7 +58,21 @@ class Launch:
         """
         if self.operations is None or self.bytes is None or not self.duration:
             return None
-        return max(self.operations / limits.operations, self.bytes / limits.bytes) / (self.duration * 1e-9)
+        return _at_limit(self.operations, self.bytes, limits) / (self.duration * 1e-9)
+
+    def above_limit(self, limits: Limits) -> int | None:
+        """Returns the nanoseconds that the launch took longer than the roofline allows; 0 if it was faster, as from a cache.
+
+        None if the operations or bytes are unknown.
+        """
+        if self.operations is None or self.bytes is None:
+            return None
+        return max(0, self.duration - round(_at_limit(self.operations, self.bytes, limits) * 1e9))
+
+
+def _at_limit(operations: int, moved: int, limits: Limits) -> float:
+    """Returns the seconds that these operations and bytes take at the limits of the machine, whichever binds."""
+    return max(operations / limits.operations, moved / limits.bytes)
 
 
 _COLUMNS = ("kernel", "calls", "ms", "share", "operations", "memory", "of limit")
@@ -75,7 +96,7 @@ def limits(threads: int) -> Limits:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of one run, the fastest of several."""
+    """The times of one run, the fastest of several; `walls` has the wall times of all of them, in nanoseconds."""
 
     program: str
     dims: Mapping[str, int]
@@ -83,6 +104,7 @@ class Profile:
     runs: int
     wall: int  # nanoseconds from the call to its end
     launches: tuple[Launch, ...]
+    walls: tuple[int, ...] = ()
 
     @property
     def in_kernels(self) -> int:
@@ -123,11 +145,16 @@ class Recording:
 
 
 def take_profile(f: Executable, provenance: Provenance, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
-    """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS."""
+    """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS.
+
+    A program without state runs once more before these.
+    """
     values = f._caller.bind(args, named)
-    count = runs if runs is not None else 1 if any(i.consumed for i in f.inputs) else RUNS
-    fastest = min((record_run(f, values)[1] for _ in range(max(1, count))), key=lambda r: r.wall)
-    return describe(f, provenance, fastest, count)
+    has_state = any(i.consumed for i in f.inputs)
+    count = max(1, runs if runs is not None else 1 if has_state else RUNS)
+    if not has_state:
+        record_run(f, values)
+    return describe(f, provenance, *sorted((record_run(f, values)[1] for _ in range(count)), key=lambda r: r.wall))
 
 
 def record_run(f: Executable, args: Sequence[Any]) -> tuple[list[Any], Recording]:
@@ -146,18 +173,29 @@ def record_run(f: Executable, args: Sequence[Any]) -> tuple[list[Any], Recording
     return results, Recording(begin, wall, events, dims)
 
 
-def describe(f: Executable, provenance: Provenance, recording: Recording, runs: int = 1) -> Profile:
-    """Returns the profile of a recorded run: its launches with the user's layers, operations and bytes where they are known."""
+def describe(f: Executable, provenance: Provenance, recording: Recording, *others: Recording) -> Profile:
+    """Returns the profile of a recorded run: its launches with the user's layers, operations and bytes where they are known.
+
+    Other runs on the same arguments add samples of times.
+    """
     known = _described(f, provenance, recording.events)
     dims = recording.dims
     variables = {v: dims[v.name] for v in _variables(provenance) if v.name in dims} if known is not None else {}
-    launches = []
+    samples, launches = _samples((recording, *others)), []
     for number, (kernel, begin, end) in enumerate(recording.events):
         step = known[number] if known is not None else None
-        cost = step.cost(variables) if step is not None else None
+        operations, moved = (step.cost(variables) if step is not None else None) or (None, None)
         layers = step.layers if step is not None else ()
-        launches.append(Launch(f.interface.kernels[kernel], layers, begin, end - begin, *(cost or (None, None))))
-    return Profile(f.interface.name, dims, resolve_threads(f._caller.threads)[0], runs, recording.wall, tuple(launches))
+        launches.append(Launch(f.interface.kernels[kernel], layers, begin, end - begin, operations, moved, samples[number]))
+    walls = tuple(r.wall for r in (recording, *others))
+    return Profile(f.interface.name, dims, resolve_threads(f._caller.threads)[0], len(walls), recording.wall, tuple(launches), walls)
+
+
+def _samples(recordings: Sequence[Recording]) -> list[tuple[int, ...]]:
+    """Returns the durations of each launch of the first recording in all those that launched the same kernels."""
+    kernels = [kernel for kernel, _, _ in recordings[0].events]
+    same = [r.events for r in recordings if [kernel for kernel, _, _ in r.events] == kernels]
+    return [tuple(end - begin for _, begin, end in events) for events in zip(*same, strict=True)]
 
 
 def _described(f: Executable, provenance: Provenance, events: Sequence[tuple[int, int, int]]) -> list[Step] | None:
@@ -211,14 +249,13 @@ def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:
 
     last = 0
     for x in launches:
-        parts = x.layers[0].split(".") if x.layers else []
-        paths = [".".join(parts[: k + 1]) for k in range(len(parts))]
+        paths = prefixes(x.layers[0]) if x.layers else []
         same = next((k for k, (path, (name, _)) in enumerate(zip(paths, open_, strict=False)) if path != name), min(len(paths), len(open_)))
         close(same, last)
         open_ += [(path, x.begin) for path in paths[same:]]
         last = x.begin + x.duration
     close(0, last)
-    return sorted(spans, key=lambda s: (s[1], s[0].count(".")))
+    return sorted(spans, key=lambda s: (s[1], len(prefixes(s[0]))))
 
 
 def _table(p: Profile, machine: Limits) -> str:
@@ -231,7 +268,10 @@ def _table(p: Profile, machine: Limits) -> str:
 
 def _head(p: Profile) -> str:
     dims = ", ".join(f"{k} = {v}" for k, v in p.dims.items())
-    return f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
+    head = f"{p.program}{f' ({dims})' if dims else ''}: {p.wall / 1e6:.3f} ms with {p.threads} thread{'s' * (p.threads != 1)}"
+    if len(p.walls) > 1:
+        head += f", the fastest of {len(p.walls)} runs (median {statistics.median(p.walls) / 1e6:.3f} ms)"
+    return head
 
 
 def _foot(machine: Limits) -> str:
@@ -255,5 +295,5 @@ def _row(found: Sequence[Launch], wall: int, machine: Limits) -> tuple[str, str,
     if any(x.operations is None or x.bytes is None for x in found):
         return *shown, "", "", ""
     operations, moved = sum(x.operations or 0 for x in found), sum(x.bytes or 0 for x in found)
-    limit = sum(max((x.operations or 0) / machine.operations, (x.bytes or 0) / machine.bytes) for x in found)
+    limit = sum(_at_limit(x.operations or 0, x.bytes or 0, machine) for x in found)
     return *shown, per_second(operations / seconds, "FLOP"), per_second(moved / seconds, "B"), f"{limit / seconds:.0%}"
