@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 from html.parser import HTMLParser
@@ -14,7 +15,7 @@ import pytest
 
 import pliant
 from pliant import Tensor, dim, f32, nn, ops
-from pliant.report import facts, profile, tables
+from pliant.report import facts, memory, profile, tables
 from pliant.report.assembly import split_functions
 from pliant.report.bounds import Texts
 from pliant.report.facts import Facts, facts_of
@@ -23,6 +24,7 @@ from pliant.report.layers import depth_within, tree_of
 from pliant.report.markup import environment
 from pliant.report.memory import Place, memory_chart
 from pliant.report.profile import Launch, Limits
+from pliant.report.roofline import points_of, roofline
 from pliant.report.tables import TIMES, kernel_table, launch_table, layers_text
 from pliant.sym.expr import Dim, const
 from pliant.sym.typical import typical
@@ -208,8 +210,8 @@ def test_rows_have_the_numbers_that_they_are_sorted_by(pages: tuple[Any, str, st
 def test_the_memory_chart() -> None:
     places = [Place("a", const(0), const(1024), 0, 1), Place("b", const(1024), const(3072), 1, 2), Place("c", const(0), const(512), 2, 2)]
     chart = memory_chart(places, {})
-    assert chart.count("<rect") == 3 and "Workspace 4 KiB; the largest set that is alive at one step is 4 KiB" in chart
-    assert 'x="70.0" y="222.0" width="619.5" height="74.0"' in chart, "a: two of three steps, a quarter of the height, at the bottom"
+    assert chart.count("<title>") == 3 and "Workspace 4 KiB; the largest set that is alive at one step is 4 KiB" in chart
+    assert 'x="90.0" y="222.0" width="606.2" height="74.0"' in chart, "a: two of three steps, a quarter of the height, at the bottom"
     assert "needs no workspace" in memory_chart([], {})
 
 
@@ -246,3 +248,42 @@ def test_places_that_cannot_be_written(pages: tuple[Any, str, str], tmp_path: Pa
     exec(problem.value.help, {"os": os})
     f.report(absent)
     assert absent.read_text() == "a page"
+
+
+def test_the_roofline(timed: Facts) -> None:
+    """2,000 operations in 100 ns are 20 GFLOP/s, at 50 for each byte; the limits of 100 GFLOP/s and 1 GB/s meet at 100 for each byte."""
+    points = points_of(timed)
+    assert {(p.intensity, p.rate) for p in points} == {(50.0, 20e9)} and len(points) == len(timed.numbers)
+    picture = str(roofline(timed))
+    check(picture)
+    assert "arithmetic: 100 GFLOP/s" in picture and "memory: 1 GB/s" in picture and "operations a second" in picture
+    assert picture.count("<circle") == len(points) and all(f'href="#kernel-{p.number}"' in picture for p in points)
+    line = [tuple(map(float, place.split(","))) for place in re.findall(r'<polyline points="([^"]*)"', picture)[0].split()]
+    circles = [tuple(map(float, c)) for c in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', picture)]
+    assert line[0][0] < circles[0][0] < line[1][0] and line[1][1] == line[2][1] < circles[0][1], "below the slope, and below the level"
+
+
+def test_kernels_that_the_roofline_has_no_place_for(timed: Facts) -> None:
+    unknown = dataclasses.replace(timed, times=[Launch("k", (), 0, 100, 0, 40, (100,)) for _ in timed.steps])
+    assert points_of(unknown) == [] and "<svg" not in roofline(unknown) and "No kernel has" in roofline(unknown)
+    assert roofline(dataclasses.replace(timed, times=[None] * len(timed.steps))) == ""
+
+
+def test_labels_of_equal_points_do_not_cover_each_other(timed: Facts) -> None:
+    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*class="name"', str(roofline(timed)))
+    assert len(places) == len(timed.numbers) > 1
+    heights = sorted(float(y) for _, y in places)
+    assert all(below - above >= 14 for above, below in itertools.pairwise(heights))
+
+
+def test_the_legend_of_the_memory_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_ROWS", 11)
+    places = [Place(f"t{k}", const(0), const(1024 * (k + 1)), k, k) for k in range(13)]
+    chart = str(memory_chart(places, {}))
+    check(chart)
+    assert re.findall(r'<span class="mono">(t\d+)</span> (\d+ KiB), steps (\d+) to', chart) == [
+        (f"t{k}", f"{k + 1} KiB", str(k)) for k in range(12, 2, -1)
+    ]
+    assert "3 smaller temporaries, of which 2 are not drawn" in chart and "alive, at most 13 KiB" in chart
+    colors = dict(re.findall(r'fill="(hsl\([^"]*\))"/></svg><span class="mono">(t\d+)<', chart))
+    assert all(f'fill="{color}"><title>' in chart for color in colors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-MOST_ROWS = 2000  # of a table, and of the tree of layers
+MOST_ROWS = 2000  # of a table, of the tree of layers, and of marks in a picture
 MOST_LINES = 3000  # of one text
 MOST_TEXT = 4_000_000  # characters of all texts of kernels, as they are in the page
 

@@ -16,9 +16,11 @@ from ..support.record import dataclass
 from ..support.units import in_bytes
 from ..sym.expr import Expr, Var, free_vars
 from ..sym.semantics import evaluate
+from .bounds import MOST_ROWS
 from .markup import render
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 70, 24  # of the picture, and of its margins for axis labels, in SVG units
+WIDTH, HEIGHT, LEFT, BOTTOM = 1000, 320, 90, 24  # of the picture, and of its margins for axis labels, in SVG units
+_NAMED = 10  # temporaries in the legend: the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,9 @@ def places_of(provenance: Provenance) -> list[Place]:
 
 
 def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
-    """Returns the memory plan as SVG: x is time, y is the address; the line is the number of live bytes.
+    """Returns the memory plan as SVG: x is time, y is the address; the line is the number of live bytes. A legend names the largest.
 
-    Temporaries whose place depends on variables that are not in `dims` are left out.
+    Temporaries whose place depends on variables that are not in `dims` are left out; of very many, the largest are drawn.
     """
     known = [p for p in places if all(v in dims for e in (p.offset, p.size) for v in free_vars(e))]
     boxes = [(p, _at(p.offset, dims), _at(p.size, dims)) for p in known]
@@ -55,6 +57,7 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
         return render("memory.html", boxes=())
     first, last = min(p.first for p in known), max(p.last for p in known)
     across, up = (WIDTH - LEFT) / (last - first + 1), (HEIGHT - BOTTOM) / top
+    drawn = sorted(boxes, key=lambda box: -box[2])[:MOST_ROWS]
     live = [sum(size for p, _, size in boxes if p.first <= s <= p.last) for s in range(first, last + 1)]
     heights = [f"{HEIGHT - BOTTOM - v * up:.1f}" for v in live]
     return render(
@@ -64,7 +67,10 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
         left=LEFT,
         first=first,
         last=last,
-        boxes=[_box(p, offset, size, first, across, up) for p, offset, size in boxes],
+        boxes=[_box(p, offset, size, first, across, up) for p, offset, size in drawn],
+        legend=[{"name": p.name, "hue": _hue(p), "size": in_bytes(n), "first": p.first, "last": p.last} for p, _, n in drawn[:_NAMED]],
+        others=max(0, len(boxes) - _NAMED),
+        omitted=len(boxes) - len(drawn),
         marks=[_mark(share, top, up) for share in (0.0, 0.5, 1.0)],
         line=" ".join(f"{LEFT + s * across:.1f},{y} {LEFT + (s + 1) * across:.1f},{y}" for s, y in enumerate(heights)),
         workspace=in_bytes(top),
@@ -73,15 +79,20 @@ def memory_chart(places: Sequence[Place], dims: Mapping[Var, int]) -> Markup:
 
 
 def _box(p: Place, offset: int, size: int, first: int, across: float, up: float) -> dict[str, object]:
-    """Returns the data of a temporary's rectangle; its hue is a hash of its name, so it is the same in every report."""
+    """Returns the data of a temporary's rectangle."""
     return {
         "x": f"{LEFT + (p.first - first) * across:.1f}",
         "y": f"{HEIGHT - BOTTOM - (offset + size) * up:.1f}",
         "width": f"{max(1.0, (p.last - p.first + 1) * across - 0.5):.1f}",
         "height": f"{max(0.7, size * up):.1f}",
-        "hue": zlib.crc32(p.name.encode()) % 360,
+        "hue": _hue(p),
         "note": f"{p.name}: {in_bytes(size)} at {in_bytes(offset)}, steps {p.first} to {p.last}; {p.size} bytes",
     }
+
+
+def _hue(p: Place) -> int:
+    """Returns the hue of a temporary: a hash of its name, so that it is the same in every report."""
+    return zlib.crc32(p.name.encode()) % 360
 
 
 def _mark(share: float, top: int, up: float) -> dict[str, str]:

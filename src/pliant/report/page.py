@@ -31,6 +31,7 @@ from .layers import Tree, depth_within, tree_of
 from .markup import render
 from .memory import memory_chart, places_of
 from .profile import Profile
+from .roofline import roofline
 from .tables import kernel_table, launch_table, layers_text
 
 
@@ -52,6 +53,7 @@ def _page(x: Facts) -> str:
         name=x.f.interface.name,
         facts=_header(x),
         is_timed=x.total > 0,
+        roofline=roofline(x),
         layers=_layer(x, tree, x.f.interface.name, 0, depth_within(tree, MOST_ROWS)),
         hot=kernel_table(x),
         launches=launch_table(x),
