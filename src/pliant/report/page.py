@@ -33,6 +33,7 @@ from .memory import memory_chart, places_of
 from .profile import Profile
 from .roofline import roofline
 from .tables import kernel_table, launch_table, layers_text
+from .timeline import timeline
 
 
 def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
@@ -54,6 +55,7 @@ def _page(x: Facts) -> str:
         facts=_header(x),
         is_timed=x.total > 0,
         roofline=roofline(x),
+        timeline=timeline(x),
         layers=_layer(x, tree, x.f.interface.name, 0, depth_within(tree, MOST_ROWS)),
         hot=kernel_table(x),
         launches=launch_table(x),

@@ -7,7 +7,8 @@
 
 The ABI's profile hook reads the clock in Python, which adds about a microsecond to each launch. The program runs several times: the fastest
 run is shown launch by launch, and each launch has the median and the spread of all runs. A run before these, which pays for page faults and
-cold caches, is not counted. The limits of the machine (`pliant.machine_peak`) are measured at first use.
+cold caches, is not counted; a run after them, if there are several threads, tells what each of these did (`threads.py`). The limits of the
+machine (`pliant.machine_peak`) are measured at first use.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..provenance import Provenance
@@ -32,6 +34,7 @@ from ..support.record import dataclass
 from ..support.units import per_second
 from .launches import Step, steps
 from .layers import prefixes
+from .threads import ThreadTimes, record_threads
 
 RUNS = 5  # several, because other work on the machine disturbs some of them
 
@@ -96,7 +99,10 @@ def limits(threads: int) -> Limits:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of one run, the fastest of several; `walls` has the wall times of all of them, in nanoseconds."""
+    """The times of one run, the fastest of several; `walls` has the wall times of all of them, in nanoseconds.
+
+    `by_thread` tells what each thread did, in a run of its own; None on one thread, and for a program that updates state.
+    """
 
     program: str
     dims: Mapping[str, int]
@@ -105,6 +111,7 @@ class Profile:
     wall: int  # nanoseconds from the call to its end
     launches: tuple[Launch, ...]
     walls: tuple[int, ...] = ()
+    by_thread: ThreadTimes | None = None
 
     @property
     def in_kernels(self) -> int:
@@ -147,14 +154,15 @@ class Recording:
 def take_profile(f: Executable, provenance: Provenance, args: Sequence[Any], named: Mapping[str, Any], runs: int | None) -> Profile:
     """Profiles `runs` runs and returns the fastest; by default one if the program updates state, which each run changes, else RUNS.
 
-    A program without state runs once more before these.
+    A program without state runs once more before these, and on several threads once after them.
     """
     values = f._caller.bind(args, named)
     has_state = any(i.consumed for i in f.inputs)
     count = max(1, runs if runs is not None else 1 if has_state else RUNS)
     if not has_state:
         record_run(f, values)
-    return describe(f, provenance, *sorted((record_run(f, values)[1] for _ in range(count)), key=lambda r: r.wall))
+    taken = describe(f, provenance, *sorted((record_run(f, values)[1] for _ in range(count)), key=lambda r: r.wall))
+    return taken if has_state or taken.threads == 1 else replace(taken, by_thread=record_threads(f, values))
 
 
 def record_run(f: Executable, args: Sequence[Any]) -> tuple[list[Any], Recording]:

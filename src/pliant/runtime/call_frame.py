@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,17 @@ class CallFrame:
         launcher = current_launcher(count)
         self.ctx.parallel_for, self.ctx.pool = launcher
         self.frame.epoch, self.frame.within = epoch, id(self.within)
+
+    @contextmanager
+    def watched_loops(self, watch: Callable[[int], int]) -> Iterator[None]:
+        """Inside of the block parallel loops go to the function at the address that `watch` makes of that of `parallel_for`."""
+        own = self.ctx.parallel_for
+        if own is not None:
+            self.ctx.parallel_for = watch(own)
+        try:
+            yield
+        finally:
+            self.ctx.parallel_for = own
 
     def reserve(self, size: int) -> None:
         """Allocate a workspace of `size` bytes for the call; the old one is freed first."""

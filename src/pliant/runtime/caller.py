@@ -156,14 +156,23 @@ class Caller:
         results = self._call(args, None if out is None else self.out_list(out))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call_profiled(self, args: Sequence[Any], hook: int, out: Sequence[Any] | None = None) -> list[Any]:
+    def call_profiled(
+        self, args: Sequence[Any], hook: int, out: Sequence[Any] | None = None, watch_loops: Callable[[int], int] | None = None
+    ) -> list[Any]:
         """Run the program with a profile hook: the address of a `Profile` function, called at the begin and end of each kernel.
 
-        Returns the list of results, in the memory of `out` where that gives some.
+        `watch_loops` gets the address of `parallel_for` and returns the address of the one that this run calls. Returns the list of
+        results, in the memory of `out` where that gives some.
         """
-        return self._call(args, out, hook)
+        return self._call(args, out, hook, watch_loops)
 
-    def _call(self, args: Sequence[Any], out: Sequence[Any] | None, hook: int | None = None) -> list[Any]:
+    def _call(
+        self,
+        args: Sequence[Any],
+        out: Sequence[Any] | None,
+        hook: int | None = None,
+        watch_loops: Callable[[int], int] | None = None,
+    ) -> list[Any]:
         slot = self._take_slot()
         slot.ctx.profile = hook
         try:
@@ -174,7 +183,11 @@ class Caller:
             results = self._make_outputs(slot, args, outputs, taken.torch)
             if self.interface.parallel:
                 slot.use_threads(self.threads)
-            self._run(slot)
+            if watch_loops is None:
+                self._run(slot)
+            else:
+                with slot.watched_loops(watch_loops):
+                    self._run(slot)
             return [self._cut(slot, o, r) for o, r in zip(self.interface.outputs, results, strict=True)] if self._counted else results
         finally:
             slot.ctx.profile = None

@@ -67,8 +67,8 @@ class Executable:
     def profile(self, *args: Any, runs: int | None = None, **named: Any) -> Profile:
         """Run the program on `args` and `named`, as in a call, and return the times of its kernels: print it, or save a trace for Perfetto.
 
-        It is the fastest of `runs` runs, after one that does not count; by default, several. A program that updates state runs once, or
-        exactly `runs` times.
+        It is the fastest of `runs` runs, after one that does not count; by default, several. A last run on several threads tells what each
+        of them did. A program that updates state runs once, or exactly `runs` times.
         """
         return self._known("the program").profile(self, args, named, runs)
 
