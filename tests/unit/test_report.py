@@ -101,7 +101,7 @@ def test_the_pages_are_whole(pages: tuple[Any, str, str]) -> None:
 def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> None:
     f, plain, _ = pages
     found = steps(f._provenance)
-    assert plain.count("<tr>") == 1 + len(found)
+    assert [f'id="launch-{i}"' in plain for i in range(len(found) + 1)] == [True] * len(found) + [False]
     for layer in ("blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"):
         assert layer in plain
     for number in range(len({s.func for s in found})):
@@ -109,6 +109,18 @@ def test_every_layer_launch_and_kernel_is_there(pages: tuple[Any, str, str]) -> 
     assert plain.count("<summary>what it computes</summary>") == len({s.func for s in found})
     assert "@kernel" in plain and "ops.linear(" in plain and "\tret" in plain
     assert len(re.findall(r'class="mono soft shapes" title="f32\[n, (8|16)\],[^"]* \u2192 f32\[n, \d+\]"', plain)) >= 2
+
+
+def test_sources_layers_and_kernels_lead_to_each_other(pages: tuple[Any, str, str]) -> None:
+    """The line of Block.forward has a row with its kernels, and each of these leads back; every link of the page has its target."""
+    f, plain, _ = pages
+    row = re.search(r'<tr id="source-(\d)"><td>[^<]*test_report.py:\d+</td><td><code>return self.down\(ops.*?</tr>', plain)
+    assert row is not None and set(re.findall(r'href="#kernel-(\d+)"', row[0])) == {
+        str(k) for k in range(len({s.func for s in steps(f._provenance)}))
+    }
+    kernel = plain[plain.index('id="kernel-0"') : plain.index("</details>", plain.index('id="kernel-0"'))]
+    assert f'href="#source-{row[1]}"' in kernel and 'href="#launch-0"' in kernel and "For blocks.0." in kernel
+    assert set(re.findall(r'href="#([^"]+)"', plain)) <= set(re.findall(r'id="([^"]+)"', plain))
 
 
 def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> None:
@@ -202,7 +214,7 @@ def test_texts_are_bounded_as_they_are_in_the_page() -> None:
 def test_rows_have_the_numbers_that_they_are_sorted_by(pages: tuple[Any, str, str]) -> None:
     _, plain, timed = pages
     assert 'id="times"' not in plain and 'id="times"' in timed
-    rows = re.findall(r"<tr>.*?</tr>", timed[timed.index('id="launches"') : timed.index('id="kernels"')], re.DOTALL)[1:]
+    rows = re.findall(r"<tr\b.*?</tr>", timed[timed.index('id="launches"') : timed.index('id="kernels"')], re.DOTALL)[1:]
     spent = [float(v) for row in rows for v in re.findall(r'data-v="([^"]+)">[^<]*</td>', row)[1:2]]
     assert len(spent) == len(rows) and all(v > 0 for v in spent)
 

@@ -6,11 +6,13 @@ texts.take(long_text)          # its first lines, as long as there is room
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from markupsafe import Markup, escape
 
 MOST_ROWS = 2000  # of a table, of the tree of layers, and of marks in a picture
 MOST_LINES = 3000  # of one text
-MOST_TEXT = 4_000_000  # characters of all texts of kernels, as they are in the page
+MOST_TEXT = 4_000_000  # characters of all texts of kernels, and again of all texts of compiler steps, as they are in the page
 
 
 class Texts:
@@ -21,12 +23,26 @@ class Texts:
 
     def take(self, text: str) -> Markup:
         """Returns a text as markup: its first lines, and the number of those that are left out."""
-        lines, kept = text.splitlines(), []
+        return self._take(text.splitlines(), escape)
+
+    def take_diff(self, lines: Sequence[str]) -> Markup:
+        """Returns the lines of a unified diff as markup, in which added and removed lines are elements `ins` and `del`."""
+        return self._take(lines, _changed)
+
+    def _take(self, lines: Sequence[str], markup: Callable[[str], Markup]) -> Markup:
+        """Returns the first lines as markup, for which there is room, and the number of those that are left out."""
+        kept = []
         for line in lines[:MOST_LINES]:
-            shown = escape(line)
+            shown = markup(line)
             if len(shown) >= self._room:
                 break
             self._room -= len(shown) + 1
             kept.append(shown)
         more = len(lines) - len(kept)
         return Markup("\n").join([*kept, *([f"… {more} further line{'s' * (more != 1)}"] if more else [])])
+
+
+def _changed(line: str) -> Markup:
+    """Returns a line of a diff as markup; a line `@@ name` is a heading."""
+    tag = {"+": "ins", "-": "del", "@": "b"}.get(line[:1])
+    return escape(line) if tag is None else Markup(f"<{tag}>{{}}</{tag}>").format(line)

@@ -26,14 +26,18 @@ from ..support.output_file import check_place, write_text
 from ..support.units import in_bytes, per_second
 from .assembly import assembly
 from .bounds import MOST_ROWS, Texts
+from .compiler_steps import CompilerStep, compiler_steps
 from .facts import Facts, facts_of
 from .layers import Tree, depth_within, tree_of
 from .markup import render
 from .memory import memory_chart, places_of
 from .profile import Profile
 from .roofline import roofline
+from .sources import Source, sources_of
 from .tables import kernel_table, launch_table, layers_text
 from .timeline import timeline
+
+_MOST_LINKS = 12  # from a kernel to its launches and sources
 
 
 def write_report(f: Executable, provenance: Provenance, path: str | os.PathLike[str]) -> None:
@@ -59,10 +63,12 @@ def _page(x: Facts) -> str:
         layers=_layer(x, tree, x.f.interface.name, 0, depth_within(tree, MOST_ROWS)),
         hot=kernel_table(x),
         launches=launch_table(x),
-        kernels=_kernels(x),
+        kernels=_kernels(x, sources := sources_of(x)),
+        sources=[{"place": s.place, "text": s.text, "kernels": [_kernel(x, func) for func in s.kernels]} for s in sources],
         dims=", ".join(f"{v.name} = {n}" for v, n in dims.items()),
         memory=memory_chart(places_of(x.provenance), dims),
         program=Texts().take(str(x.provenance.program)),
+        compiler_steps=_compiler_steps(x),
     )
 
 
@@ -140,11 +146,14 @@ def _kernel(x: Facts, func: Func) -> dict[str, Any]:
 # Kernels.
 
 
-def _kernels(x: Facts) -> list[dict[str, Any]]:
+def _kernels(x: Facts, sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Returns the kernels as dicts for the template; those that take the most time come first."""
     code, texts = assembly(x.provenance), Texts()
     shown = list(x.launched().items())[:MOST_ROWS]
-    return [_kernel_entry(x, func, which, code.get(func.name, ""), texts) for func, which in shown]
+    entries = [_kernel_entry(x, func, which, code.get(func.name, ""), texts) for func, which in shown]
+    for entry, (func, _) in zip(entries, shown, strict=True):
+        entry["sources"] = [{"number": k, "place": s.place} for k, s in enumerate(sources) if func in s.kernels][:_MOST_LINKS]
+    return entries
 
 
 def _kernel_entry(x: Facts, func: Func, which: Sequence[int], code: str, texts: Texts) -> dict[str, Any]:
@@ -155,6 +164,7 @@ def _kernel_entry(x: Facts, func: Func, which: Sequence[int], code: str, texts: 
     return {
         "kernel": _kernel(x, func),
         "count": _count(which),
+        "launches": which[:_MOST_LINKS],
         "shapes": _shapes(func),
         "share": _share(x, which),
         "layers": layers_text([layer for i in which for layer in x.steps[i].layers]),
@@ -171,3 +181,19 @@ def _shapes(func: Func) -> str:
 
 def _shape(buffer: Buffer) -> str:
     return f"{buffer.dtype}[{', '.join(str(e) for e in buffer.shape)}]"
+
+
+# Steps of the compiler.
+
+
+def _compiler_steps(x: Facts) -> list[dict[str, Any]]:
+    """Returns the steps of the compiler as dicts for the template; what changed has room before whole programs have."""
+    found, texts = list(compiler_steps(x.provenance)), Texts()
+    diffs = [texts.take_diff(step.diff) for step in found]
+    return [_compiler_step(step, diff, texts) for step, diff in zip(found, diffs, strict=True)]
+
+
+def _compiler_step(step: CompilerStep, diff: str, texts: Texts) -> dict[str, Any]:
+    """Returns a step; the program after it only if the step changed it."""
+    text = texts.take(step.text) if step.diff else ""
+    return {"name": step.name, "holds": step.holds, "added": step.added, "removed": step.removed, "diff": diff, "text": text}

@@ -35,12 +35,16 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of the report: `is_top` shows the first ten rows at first, `omitted` is the number of rows that the page leaves out."""
+    """A table of the report: `is_top` shows the first ten rows at first, `omitted` is the number of rows that the page leaves out.
+
+    Links lead to the row with the text "3" in its first cell by "#launch-3", if `row_id` is "launch-".
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     is_top: bool
     omitted: int
+    row_id: str = ""
 
 
 def kernel_table(x: Facts) -> Table | None:
@@ -61,7 +65,7 @@ def launch_table(x: Facts) -> Table:
     order = sorted(range(len(x.steps)), key=lambda i: -sum(t.duration for t in x.measured([i])))[:MOST_ROWS]
     columns = [Column("", True), Column("kernel", False), Column("layers", False)]
     columns += [Column(name, True) for name in TIMES] if is_timed else []
-    return Table(columns, [_launch_row(x, i, is_timed) for i in sorted(order)], is_top=False, omitted=len(x.steps) - len(order))
+    return Table(columns, [_launch_row(x, i, is_timed) for i in sorted(order)], False, len(x.steps) - len(order), "launch-")
 
 
 def _launch_row(x: Facts, i: int, is_timed: bool) -> list[Cell]:

@@ -27,6 +27,7 @@ function openTarget() {
   let target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
   for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  target.hidden = false; // a filter may have left its row out
   target.scrollIntoView();
 }
 addEventListener("hashchange", openTarget);
