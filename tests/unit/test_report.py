@@ -15,7 +15,7 @@ import pytest
 
 import pliant
 from pliant import Tensor, dim, f32, nn, ops
-from pliant.report import facts, memory, profile, tables
+from pliant.report import facts, launches, memory, profile, tables
 from pliant.report.assembly import split_functions
 from pliant.report.bounds import Texts
 from pliant.report.facts import Facts, facts_of
@@ -177,6 +177,15 @@ def timed(pages: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch) -> Facts
     assert x.profile is not None
     launch = [Launch(s.name, s.layers, 0, 100, 2000, 40, (100, 200, 300)) for s in x.steps]
     return dataclasses.replace(x, profile=dataclasses.replace(x.profile, wall=1000), times=launch)
+
+
+def test_a_cost_that_overflowed_is_unknown(pages: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    f, *_ = pages
+    step, dims = steps(f._provenance)[0], facts_of(f, f._provenance).dims()
+    assert step.cost(dims) is not None
+    known = launches.loop_cost
+    monkeypatch.setattr(launches, "loop_cost", lambda func: dataclasses.replace(known(func), exact=False))
+    assert step.cost(dims) is None
 
 
 def test_the_cells_of_times(timed: Facts) -> None:

@@ -37,12 +37,17 @@ class Step:
         return self.node.origin if self.node is not None else ()
 
     def cost(self, dims: Mapping[Var, int]) -> tuple[int, int] | None:
-        """Returns the floating-point operations and bytes moved for these dims; None if unknown, or if they depend on other variables."""
+        """Returns the floating-point operations and bytes moved for these dims.
+
+        None if they are unknown, if they depend on other variables, or if a literal of their formulas may have overflowed.
+        """
         call = self.logical or self.node
         if call is None:
             return None
         func = func_of(call.callee)
         symbolic, values = loop_cost(func), dict(zip(func.symbols, call.dims, strict=True))
+        if not symbolic.exact:
+            return None
         formulas: list[Expr] = [substitute(e, values) for e in (symbolic.operations, symbolic.bytes)]
         if any(v not in dims for e in formulas for v in free_vars(e)):
             return None
