@@ -10,7 +10,7 @@ from typing import Any
 
 from pliant.api import program_of
 from pliant.provenance import Provenance
-from pliant.report.assembly import assembly
+from pliant.report.assembly import kernel_assembly, kernels_of
 from pliant.target import Target, target
 
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -29,7 +29,8 @@ def runnable(*names: str) -> list[str]:
 
 def assembly_for(src: Any, to: str) -> dict[str, str]:
     """The assembly of each kernel of a program for a target, by the kernel's name."""
-    return assembly(Provenance(lambda: program_of(src), target(to)))
+    provenance = Provenance(lambda: program_of(src), target(to))
+    return {func.name: kernel_assembly(func, provenance) for func in kernels_of(provenance)}
 
 
 def rules_for(src: Any, to: str) -> str:

@@ -39,11 +39,13 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_page_with_times(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", model, "--dim", "m=3", "--repeat", "3", "--json"]) == 0
+    assert main(["report", model, "--dim", "m=3", "--repeat", "3", "--trace", "trace.json", "--json"]) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert found["file"] == "model.html" and found["runs"] == 3 and found["dims"] == {"batch": 1, "m": 3}
     assert 0 < found["seconds"] <= found["median_seconds"] and "batch = 1; --dim sets other sizes" in shown.err
+    spans = {e["name"]: e["dur"] for e in json.loads(Path("trace.json").read_text())["traceEvents"] if e["ph"] == "X"}
+    assert "/body/block.0/MatMul" in spans and spans["/body"] >= spans["/body/block"] > 0
     page = Path("model.html").read_text()
     check(page)
     assert "fastest of 3 runs" in page and 'id="times"' in page
@@ -66,6 +68,8 @@ def test_the_runs_of_run_are_those_of_its_report(model: str) -> None:
     [
         (["--repeat", "0"], "it runs at least once"),
         (["-o", "page.txt"], "`page.txt` is no .html file"),
+        (["--trace", "t.txt"], "`t.txt` is no .json file"),
+        (["--trace", "t.json", "--no-run"], "--no-run runs nothing"),
         (["-o", "no/page.html"], "there is no folder `no`"),
         (["--dim", "m=1..4"], "`pliant report` needs one value of dim `m`"),
         (["--dim", "k=3"], "the model has no dim `k`"),

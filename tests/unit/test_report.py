@@ -16,7 +16,7 @@ import pytest
 import pliant
 from pliant import Tensor, dim, f32, nn, ops
 from pliant.report import facts, launches, memory, profile, tables
-from pliant.report.assembly import split_functions
+from pliant.report.assembly import kernel_assembly, kernels_of, split_functions
 from pliant.report.bounds import Texts
 from pliant.report.facts import Facts, facts_of
 from pliant.report.launches import steps
@@ -123,6 +123,24 @@ def test_sources_layers_and_kernels_lead_to_each_other(pages: tuple[Any, str, st
     assert set(re.findall(r'href="#([^"]+)"', plain)) <= set(re.findall(r'id="([^"]+)"', plain))
 
 
+def test_kernels_of_the_same_name_have_their_own_assembly(pages: tuple[Any, str, str]) -> None:
+    """What runs in parallel is part of it, and multiplies; the functions of the other kernel are not."""
+    f, *_ = pages
+    first, second = (kernel_assembly(func, f._provenance) for func in kernels_of(f._provenance) if func.name == "linear")
+    labels = [[line.rstrip(":") for line in text.splitlines() if not line.startswith(("\t", "."))] for text in (first, second)]
+    assert labels[0] != labels[1] and all(any(re.match(r"linear_\w+\.inner", label) for label in found) for found in labels)
+    loop = first[first.index("linear_") :]
+    assert re.search(r"mul|fma|fml", loop)
+
+
+def test_kernels_of_the_same_name_have_numbers(pages: tuple[Any, str, str]) -> None:
+    f, plain, _ = pages
+    x = facts_of(f, f._provenance)
+    names = [x.name(func) for func in x.numbers]
+    assert len(set(names)) == len(names) and {"linear", "linear (2)"} <= set(names)
+    assert ">linear (2)</a>" in plain and "<strong>linear (2)</strong>" in plain
+
+
 def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> None:
     f, _, _ = pages
     first, second = (
@@ -217,7 +235,7 @@ def test_names_of_many_layers() -> None:
 def test_texts_are_bounded_as_they_are_in_the_page() -> None:
     texts = Texts(room=23)
     assert texts.take("a < b\nc") == "a &lt; b\nc" and texts.take("0123456789\nx\ny") == "0123456789\n… 2 further lines"
-    assert texts.take("z") == "… 1 further line"
+    assert texts.take("z") == "… 1 further line" and texts.is_full
 
 
 def test_rows_have_the_numbers_that_they_are_sorted_by(pages: tuple[Any, str, str]) -> None:

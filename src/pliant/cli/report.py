@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help=help_)
     parser.add_argument("--repeat", type=int, default=10, help="number of measured runs (default: 10)")
     parser.add_argument("--no-run", action="store_true", help="compile the model and do not run it: a page without times")
+    parser.add_argument("--trace", metavar="FILE", help="also write the times to this .json file, for ui.perfetto.dev")
     parser.add_argument("--threads", type=int, help="number of threads")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -40,6 +41,10 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(f"--repeat {options.repeat}: it runs at least once", "--no-run writes a page without times")
     output = options.output or Path(options.model).stem + ".html"
     check_place(output, ".html")
+    if options.trace:
+        check_place(options.trace, ".json")
+        if options.no_run:
+            raise Usage("--trace has the times of a run, and --no-run runs nothing", "leave out one of them")
     program = program_of(options.model)
     if options.quantize:
         from ..quantized import quantize
@@ -50,12 +55,16 @@ def run(options: argparse.Namespace) -> int:
     executable = compile(program, threads=options.threads, progress=True)
     progress("")
     facts: dict[str, Any] = {"file": output}
+    profile = None
     if arrays is not None:
         profile = executable.profile(runs=None if has_state(inputs) else options.repeat, **fresh(arrays, inputs))
         facts |= {"dims": profile.dims, "runs": profile.runs}
         facts |= {"seconds": profile.wall * 1e-9, "median_seconds": statistics.median(profile.walls) * 1e-9}
     with written(output) as file:
         executable.report(file)
+    if profile is not None and options.trace:
+        with written(options.trace) as file:
+            profile.save(file)
     print(json_text(facts) if options.json else _text(facts))
     return 0
 

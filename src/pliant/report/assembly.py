@@ -1,6 +1,8 @@
-"""Prints the assembly of a compiled program, kernel by kernel, without directives.
+"""Prints the assembly of a kernel of a compiled program, without directives.
 
-assembly(provenance)["matmul_silu"]        # the functions that the kernel was compiled to, one after the other
+kernel_assembly(func, provenance)        # the functions that the kernel was compiled to, one after the other
+
+A kernel is compiled for this on its own, as the pipeline compiles it: its parallel loops are functions too, with names like `matmul_i_0`.
 """
 
 from __future__ import annotations
@@ -9,24 +11,27 @@ import re
 
 from ..codegen.emit import emit_assembly
 from ..codegen.llvm import generate
+from ..loop.stmt import Call, Func, walk_stmts
 from ..provenance import Provenance
 
 # The label of a function: at the start of a line, and not a local label, which begins with a dot.
 _LABEL = re.compile(r'^"?(?P<name>[^\s".][^\s":]*)"?:')
+_FAIL = "pliant.fail"  # a function of every module: it sets the error record
 
 
-def assembly(provenance: Provenance) -> dict[str, str]:
-    """Returns the assembly of each kernel by name; code of no kernel (argument checks, launches) is under the key ""."""
+def kernel_assembly(func: Func, provenance: Provenance) -> str:
+    """Returns the assembly of a kernel and of its parallel loops."""
     state = provenance.lowered
-    assert state.host is not None
-    module = generate((state.host.prepare, state.host.size, state.host.run), state.target)
+    module = generate((func,), state.target)
     functions = split_functions(emit_assembly(module.text, state.target, state.level))
-    names = sorted(module.kernels, key=len, reverse=True)
-    by_kernel: dict[str, list[str]] = {}
-    for label, text in functions:
-        owner = next((n for n in names if label == n or label.startswith(f"{n}.")), "")
-        by_kernel.setdefault(owner, []).append(text)
-    return {name: "\n".join(texts) for name, texts in by_kernel.items()}
+    return "\n".join(text for name, text in functions if name != _FAIL)
+
+
+def kernels_of(provenance: Provenance) -> list[Func]:
+    """Returns the kernels that the host program launches, each once, in all its shape variants."""
+    host = provenance.lowered.host
+    assert host is not None
+    return list(dict.fromkeys(s.func for s in walk_stmts(host.run.body) if isinstance(s, Call)))
 
 
 def split_functions(text: str) -> list[tuple[str, str]]:

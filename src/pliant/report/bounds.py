@@ -21,6 +21,11 @@ class Texts:
     def __init__(self, room: int = MOST_TEXT) -> None:
         self._room = room
 
+    @property
+    def is_full(self) -> bool:
+        """True if there is no room for another line of usual length."""
+        return self._room < 200
+
     def take(self, text: str) -> Markup:
         """Returns a text as markup: its first lines, and the number of those that are left out."""
         return self._take(text.splitlines(), escape)

@@ -30,6 +30,11 @@ class Facts:
     times: Sequence[Launch | None]  # the measured launch of each step; None without a profile
     machine: Limits | None
 
+    def name(self, func: Func) -> str:
+        """Returns the name of a kernel; one that another kernel before it has too gets a number: `matmul (2)`."""
+        same = [other for other in self.numbers if other.name == func.name]
+        return func.name if func is same[0] else f"{func.name} ({same.index(func) + 1})"
+
     @property
     def total(self) -> int:
         """The time in all kernels, in nanoseconds; 0 without a profile."""

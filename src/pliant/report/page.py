@@ -24,7 +24,7 @@ from ..runtime.contract import workspace_text
 from ..runtime.executable import Executable
 from ..support.output_file import check_place, write_text
 from ..support.units import in_bytes, per_second
-from .assembly import assembly
+from .assembly import kernel_assembly
 from .bounds import MOST_ROWS, Texts
 from .compiler_steps import CompilerStep, compiler_steps
 from .facts import Facts, facts_of
@@ -140,7 +140,7 @@ def _share(x: Facts, which: Sequence[int]) -> dict[str, str] | None:
 
 
 def _kernel(x: Facts, func: Func) -> dict[str, Any]:
-    return {"number": x.numbers[func], "name": func.name}
+    return {"number": x.numbers[func], "name": x.name(func)}
 
 
 # Kernels.
@@ -148,19 +148,19 @@ def _kernel(x: Facts, func: Func) -> dict[str, Any]:
 
 def _kernels(x: Facts, sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Returns the kernels as dicts for the template; those that take the most time come first."""
-    code, texts = assembly(x.provenance), Texts()
+    texts = Texts()
     shown = list(x.launched().items())[:MOST_ROWS]
-    entries = [_kernel_entry(x, func, which, code.get(func.name, ""), texts) for func, which in shown]
+    entries = [_kernel_entry(x, func, which, texts) for func, which in shown]
     for entry, (func, _) in zip(entries, shown, strict=True):
         entry["sources"] = [{"number": k, "place": s.place} for k, s in enumerate(sources) if func in s.kernels][:_MOST_LINKS]
     return entries
 
 
-def _kernel_entry(x: Facts, func: Func, which: Sequence[int], code: str, texts: Texts) -> dict[str, Any]:
+def _kernel_entry(x: Facts, func: Func, which: Sequence[int], texts: Texts) -> dict[str, Any]:
     """Returns a kernel with its logical program, scheduled program and assembly, as a dict for the template."""
     logical = next((s.logical for i in which if (s := x.steps[i]).logical is not None), None)
     programs = [("what it computes", print_func(func_of(logical.callee)))] if logical is not None else []
-    programs += [("as it is scheduled", print_func(func)), ("assembly", code)]
+    programs += [("as it is scheduled", print_func(func)), ("assembly", "" if texts.is_full else kernel_assembly(func, x.provenance))]
     return {
         "kernel": _kernel(x, func),
         "count": _count(which),

@@ -54,7 +54,7 @@ def points_of(x: Facts) -> list[Point]:
         operations, moved = sum(t.operations or 0 for t in found), sum(t.bytes or 0 for t in found)
         spent = sum(t.duration for t in found)
         if operations and moved and spent and all(t.operations is not None and t.bytes is not None for t in found):
-            points.append(Point(func.name, x.numbers[func], operations, moved, spent))
+            points.append(Point(x.name(func), x.numbers[func], operations, moved, spent))
     return points[:MOST_ROWS]
 
 

@@ -52,7 +52,7 @@ def kernel_table(x: Facts) -> Table | None:
     if not x.total:
         return None
     rows = [
-        [Cell(func.name, kernel=x.numbers[func]), Cell(str(len(which)), len(which)), *_times(x.measured(which), x)]
+        [Cell(x.name(func), kernel=x.numbers[func]), Cell(str(len(which)), len(which)), *_times(x.measured(which), x)]
         for func, which in x.launched().items()
     ]
     columns = [Column("kernel", False), Column("launches", True), *(Column(name, True) for name in TIMES)]
@@ -71,7 +71,7 @@ def launch_table(x: Facts) -> Table:
 def _launch_row(x: Facts, i: int, is_timed: bool) -> list[Cell]:
     """Returns the cells of a launch; `is_timed` adds those of its times."""
     step = x.steps[i]
-    cells = [Cell(str(i), i), Cell(step.name, kernel=x.numbers[step.func]), Cell(layers_text(step.layers))]
+    cells = [Cell(str(i), i), Cell(x.name(step.func), kernel=x.numbers[step.func]), Cell(layers_text(step.layers))]
     return cells + (_times(x.measured([i]), x) if is_timed else [])
 
 
