@@ -28,6 +28,7 @@ from .assembly import kernel_assembly
 from .bounds import MOST_ROWS, Texts
 from .compiler_steps import CompilerStep, compiler_steps
 from .facts import Facts, facts_of
+from .graph_picture import graph_picture
 from .layers import Tree, depth_within, tree_of
 from .markup import render
 from .memory import memory_chart, places_of
@@ -61,6 +62,7 @@ def _page(x: Facts) -> str:
         roofline=roofline(x),
         timeline=timeline(x),
         layers=_layer(x, tree, x.f.interface.name, 0, depth_within(tree, MOST_ROWS)),
+        graph=graph_picture(x),
         hot=kernel_table(x),
         launches=launch_table(x),
         kernels=_kernels(x, sources := sources_of(x)),
