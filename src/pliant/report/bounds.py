@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 MOST_ROWS = 2000  # of a table, of the tree of layers, and of marks in a picture
 MOST_LINES = 3000  # of one text
-MOST_TEXT = 4_000_000  # characters of all texts of kernels, and again of all texts of compiler steps, as they are in the page
+MOST_TEXT = 4_000_000  # characters of all texts of kernels, as they are in the page; so many again of compiler steps, and of the program
 
 
 class Texts:

@@ -56,11 +56,14 @@ def compiler_steps(provenance: Provenance) -> Iterator[CompilerStep]:
 def _texts(provenance: Provenance) -> Iterator[tuple[Step, str]]:
     """Yields each step with the text of the program after it; of the host program, `run` is what comes after."""
     state = _start(provenance)
-    yield STEPS[0], str(state.program)
+    text = str(state.program)
+    yield STEPS[0], text
     by_name = {step.name: step for step in STEPS}
     for step in without(steps_after(STEPS[0].name), {*read_settings().disable, "schedule", "host", "emit"}):
-        state = run_steps(state, (step,))
-        yield step, str(state.program)
+        before, state = state, run_steps(state, (step,))
+        if state.function is not before.function:  # printing a large program takes as long as most steps do
+            text = str(state.program)
+        yield step, text
     lowered = provenance.lowered
     assert lowered.host is not None
     program = str(lowered.program)
