@@ -73,6 +73,7 @@ def test_the_runs_of_run_are_those_of_its_report(model: str) -> None:
         (["-o", "no/page.html"], "there is no folder `no`"),
         (["--dim", "m=1..4"], "`pliant report` needs one value of dim `m`"),
         (["--dim", "k=3"], "the model has no dim `k`"),
+        (["--dim", "m=k"], "the model has no dim `k`"),
     ],
 )
 def test_wrong_options(model: str, args: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:

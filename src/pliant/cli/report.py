@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import Usage, progress
-from .model_options import add_dims, add_quantize, batch_dims, example_dims, feeds, fresh, has_state, read_dims, read_inputs, single_values
+from .model_options import add_dims, batch_dims, example_dims, feeds, fresh, has_state, read_dims, read_inputs, single_values
 from .output_files import check_place, json_text, written
 
 
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx, .pt2 or .pliant file")
     parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write (default: the model's name with .html, here)")
     add_dims(parser)
-    add_quantize(parser)
+    parser.add_argument("--quantize", choices=("int8", "int4"), help="quantize weights to 8 or 4 bits first")
     help_ = "a .npy or .npz file, an image, random, zeros or a number"
     parser.add_argument("-i", "--input", action="append", default=[], metavar="NAME=SOURCE", help=help_)
     parser.add_argument("--repeat", type=int, default=10, help="number of measured runs (default: 10)")
@@ -71,9 +71,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _arrays(options: argparse.Namespace, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays that the model is measured on; tells on stderr which dims have example values."""
-    dims = single_values(read_dims(options.dim), "report")
+    given = read_dims(options.dim)
+    dims = single_values(given, "report")
     sources = read_inputs(options.input, list(inputs))
     examples = example_dims(inputs, dims | batch_dims(inputs)) | batch_dims(inputs)
+    strange = next((other for other in given.values() if isinstance(other, str) and other not in examples), None)
+    if strange is not None:
+        raise Usage(f"the model has no dim `{strange}`", f"its dims are {', '.join(examples)}")
     arrays = feeds(inputs, sources, dims, examples)
     taken = {str(d): n for name, t in inputs.items() for d, n in zip(t.shape, arrays[name].shape, strict=True)}
     guessed = [f"{name} = {n}" for name, n in examples.items() if name not in dims and name.isidentifier() and taken.get(name) == n]
