@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pliant
 from pliant import InOut, State, Tensor, dim, f32, function, kernel, nn, ops
 from pliant.report import profile as module
 from pliant.report.profile import Launch, Limits, Profile
+from pliant.report.threads import Span, ThreadTimes
 
 n = dim("n", max=4096)
 rng = np.random.default_rng(1)
@@ -161,6 +163,17 @@ def test_the_trace(tmp_path: Path) -> None:
         ("copy", 2, 5.0, 4.0),
     ]
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"net (n = 2)", "layers", "kernels"}
+
+
+def test_threads_in_the_trace(tmp_path: Path) -> None:
+    """They are another process, because they come from another run."""
+    spans = (Span(0, 0, 1_000, 500, 400, 2), Span(1, 0, 1_200, 300, 300, 1))
+    replace(MADE, by_thread=ThreadTimes(5_000, ("linear",), spans)).save(tmp_path / "trace.json")
+    events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["pid"] == 2 and e["ph"] == "X"]
+    assert [(e["name"], e["tid"], e["ts"], e["dur"], e["args"]["chunks"]) for e in events] == [
+        ("linear", 0, 1.0, 0.5, 2),
+        ("linear", 1, 1.2, 0.3, 1),
+    ]
 
 
 def test_spans_of_paths_with_slashes() -> None:

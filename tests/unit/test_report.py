@@ -26,6 +26,7 @@ from pliant.report.memory import Place, memory_chart
 from pliant.report.profile import Launch, Limits
 from pliant.report.roofline import points_of, roofline
 from pliant.report.tables import TIMES, kernel_table, launch_table, layers_text
+from pliant.support.units import in_bytes
 from pliant.sym.expr import Dim, const
 from pliant.sym.typical import typical
 
@@ -150,8 +151,10 @@ def test_kernels_of_repeated_layers_are_shared(pages: tuple[Any, str, str]) -> N
 
 
 def test_times_are_there_after_a_profile(pages: tuple[Any, str, str]) -> None:
-    _, plain, timed = pages
+    f, plain, timed = pages
     assert "profiled run" not in plain and 'class="time"' not in plain
+    size = eval(f.interface.workspace, {"n": 5, "max": max, "min": min})  # the formula, as Python computes it
+    assert f'<dd class="mono">{in_bytes(size)} at n = 5<br>{f.interface.workspace} bytes</dd>' in timed
     assert "profiled run" in timed and re.search(r"n = 5; [\d.]+% in kernels", timed) and 'class="time"' in timed
 
 

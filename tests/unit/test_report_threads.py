@@ -61,7 +61,7 @@ def test_every_chunk_of_a_run_is_seen(program: Any) -> None:
     x = np.arange(100, dtype=np.float32)
     times = record_threads(program, [x])
     first = [s for s in times.spans if s.launch == 0]
-    assert len(times.kernels) == 2 and sum(s.chunks for s in first) == 7, "100 elements in chunks of 16"
+    assert times.kernels == ("double", "total") and sum(s.chunks for s in first) == 7, "100 elements in chunks of 16"
     assert all(s.begin >= 0 and s.begin + s.duration <= times.wall and 0 < s.busy <= s.duration for s in times.spans)
     assert [s.chunks for s in times.spans if s.launch == 1] == [0]
     assert program(x) == x.sum() * 2
@@ -112,7 +112,7 @@ def test_the_boxes_of_a_timeline(profiled: Facts, monkeypatch: pytest.MonkeyPatc
     """Of 1,000 ns, which are 880 units wide: launch 0 from 250 to 500 on thread 1, launch 1 from 500 on, on thread 0."""
     assert profiled.profile is not None
     spans = (Span(1, 0, 250, 250, 200, 3), Span(0, 1, 500, 500, 500, 0))
-    made = dataclasses.replace(profiled.profile, by_thread=ThreadTimes(1000, (0, 1), spans))
+    made = dataclasses.replace(profiled.profile, by_thread=ThreadTimes(1000, ("double", "total"), spans))
     picture = str(timeline.timeline(dataclasses.replace(profiled, profile=made)))
     boxes = re.findall(r'<rect x="([\d.]+)" y="(\d+)" width="([\d.]+)"', picture)
     assert boxes == [("560.00", "5", "440.00"), ("340.00", "39", "220.00")], "the longest first"

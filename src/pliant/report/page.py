@@ -85,7 +85,7 @@ def _header(x: Facts) -> list[tuple[str, str]]:
         ("target", f"{x.provenance.target.name}: {x.provenance.target.cpu}, vectors of {x.provenance.target.vector_bits} bits"),
         ("code", f"{in_bytes(len(f.package.blob.code))}, {len(x.numbers)} kernels, {len(x.steps)} launches"),
         ("constants", in_bytes(constants)),
-        ("workspace", workspace_text(f.interface)),
+        ("workspace", _workspace(x)),
     ]
     if p is not None:
         facts.append(("profiled run", _run_text(p)))
@@ -94,6 +94,15 @@ def _header(x: Facts) -> list[tuple[str, str]]:
     if x.machine is not None:
         facts.append(("machine", f"measured: {per_second(x.machine.operations, 'FLOP')}, reads {per_second(x.machine.bytes, 'B')}"))
     return facts
+
+
+def _workspace(x: Facts) -> str:
+    """Returns the size of the workspace at the dims of the profiled run, if there was one, and its formula."""
+    formula, p = workspace_text(x.f.interface), x.profile
+    if p is None or not p.dims:
+        return formula
+    size = x.f.workspace_of([p.dims[s.name] for s in x.f.dims])
+    return f"{in_bytes(size)} at {', '.join(f'{k} = {v}' for k, v in p.dims.items())}\n{formula}"
 
 
 def _run_text(p: Profile) -> str:

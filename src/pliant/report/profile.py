@@ -126,7 +126,7 @@ class Profile:
         return dict(sorted(launches_of.items(), key=lambda item: -sum(x.duration for x in item[1])))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a trace for Perfetto or Chrome: kernels on one track, the user's layers on another."""
+        """Writes a trace for Perfetto or Chrome: kernels on one track, the user's layers on another; threads as a process of their own."""
         save_trace(path, [(0, self)])
 
     def __str__(self) -> str:
@@ -242,7 +242,24 @@ def _events(p: Profile, origin: int) -> list[dict[str, Any]]:
     kernels = [
         event(x.kernel, x.begin, x.duration, 2, layers=", ".join(x.layers), operations=x.operations, bytes=x.bytes) for x in p.launches
     ]  # fmt: skip
-    return [*names, *spans, *kernels]
+    return [*names, *spans, *kernels, *(_thread_events(p.by_thread, origin) if p.by_thread is not None else [])]
+
+
+def _thread_events(times: ThreadTimes, origin: int) -> list[dict[str, Any]]:
+    """Returns the trace events of what each thread did; they are a process of their own, because they come from another run."""
+    names = [{"name": "process_name", "ph": "M", "pid": 2, "args": {"name": "threads, in a run that watches every chunk"}}]
+    return names + [
+        {
+            "name": times.kernels[s.launch],
+            "ph": "X",
+            "ts": (origin + s.begin) / 1e3,
+            "dur": s.duration / 1e3,
+            "pid": 2,
+            "tid": s.thread,
+            "args": {"launch": s.launch, "chunks": s.chunks, "busy": s.busy / 1e3},
+        }
+        for s in times.spans
+    ]
 
 
 def _layer_spans(launches: Sequence[Launch]) -> list[tuple[str, int, int]]:

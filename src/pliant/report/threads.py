@@ -39,10 +39,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """The work of all threads in one run, in the order of launches; `kernels` has the number of each launch's kernel."""
+    """The work of all threads in one run, in the order of launches; `kernels` has the name of each launch's kernel."""
 
     wall: int
-    kernels: tuple[int, ...]
+    kernels: tuple[str, ...]
     spans: tuple[Span, ...]
 
 
@@ -60,7 +60,7 @@ def record_threads(f: Executable, args: Sequence[Any]) -> ThreadTimes:
     wall = clock() - begin
     pairs = list(zip(launches[::2], launches[1::2], strict=True))
     spans = spans_of([(start - begin, end - begin) for (start, _, _), (end, _, _) in pairs], chunks, begin, threading.get_ident())
-    return ThreadTimes(wall, tuple(kernel for (_, kernel, _), _ in pairs), tuple(spans))
+    return ThreadTimes(wall, tuple(f.interface.kernels[kernel] for (_, kernel, _), _ in pairs), tuple(spans))
 
 
 class _LoopWatch:
