@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pliant import Tensor, dim, f32, function, ops
+from pliant.api import program_of
 from pliant.loop.analysis.nest_kind import Kind, pattern_kind, reads_elementwise
 from pliant.loop.analysis.operation_count import cost, stmt_cost
 from pliant.loop.analysis.regions import Regions, regions, symbol_facts
 from pliant.loop.parse import parse_module
 from pliant.loop.stmt import Block, For, Func, walk_stmts
+from pliant.program_cost import ProgramCost
 from pliant.sym.semantics import evaluate
 
 HEAD = """
@@ -212,6 +215,36 @@ def f(x: Tensor[f32, n], y: Out[f32, n]) -> None:
 """)
     assert int(evaluate(cost(func).operations, {func.symbols[0]: 8})) == 8
     assert int(evaluate(cost(func).bytes, {func.symbols[0]: 8})) == 64
+
+
+@pytest.mark.parametrize("n", [1, 64, 300, 1024])
+def test_loops_from_a_maximum_to_a_minimum(n: int) -> None:
+    """Tiles of 64, in groups of 4, as in flash attention: each loop over `t` has at most four of them."""
+    func = program("""
+def f(x: Tensor[f32, n], y: Out[f32, n]) -> None:
+    for number in range((n + 255) // 256):
+        here = max(number * 4, 0)
+        end = min((n + 63) // 64, number * 4 + 4)
+        for t in range(here, end):
+            y[t * 64] = x[t * 64] + 1.0
+        for t in range(here - number * 4, end - number * 4):
+            y[t] = x[t] * 2.0
+""")
+    c = cost(func)
+    groups, tiles = -(-n // 256), -(-n // 64)
+    assert c.exact and int(evaluate(c.operations, {func.symbols[0]: n})) == 2 * groups * min(tiles, 4)
+
+
+def test_the_cost_of_attention_is_known() -> None:
+    """Two products of every query with every key, in tiles: 256 are whole tiles of keys. The rest is the softmax."""
+    d = dim("d", min=1)
+
+    @function
+    def attend(q: Tensor[f32, 1, 2, d, 32], k: Tensor[f32, 1, 2, d, 32], v: Tensor[f32, 1, 2, d, 32]) -> Tensor[f32, 1, 2, d, 32]:
+        return ops.scaled_dot_product_attention(q, k, v)
+
+    products = 2 * 2 * 2 * 256 * 256 * 32
+    assert products < ProgramCost(program_of(attend))(d=256).operations < 2 * products
 
 
 def test_the_cost_of_one_iteration() -> None:

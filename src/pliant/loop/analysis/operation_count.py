@@ -10,16 +10,17 @@ bounds depend on outer loops counts with its greatest extent, a branch with both
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import field
-from functools import cache
+from functools import cache, reduce
 
 from ...dtype import DType, i64
 from ...support.record import dataclass
 from ...sym import expr as E
+from ...sym.expr import Add, Const, Expr, Fma, Max, Min, Sub, Var, product, substitute
 from ...sym.expr import Call as Function
-from ...sym.expr import Const, Expr, Fma, Max, Min, Var, product, substitute
 from ...sym.facts import EMPTY, Facts
 from ...sym.function_names import PRIMITIVE_FUNCTIONS
 from ...sym.prove import prove
@@ -30,6 +31,7 @@ from ..buffer import Buffer, Load
 from ..stmt import Block, Call, For, Func, Let, Reduce, Region, Stmt, Store, children, exprs
 from .regions import regions, symbol_facts
 
+_HUGE = 1 << 58
 _FREE = (E.Const, E.Var, E.Bitcast)  # they need no instruction
 
 
@@ -75,7 +77,7 @@ def stmt_cost(s: Stmt, facts: Facts = EMPTY) -> Cost:
 def _fits(factors: Iterable[Expr], times: int) -> bool:
     """True if the literals of a product are small enough that sums of such products stay in 64 bits."""
     # 2**58 leaves 5 bits below the sign bit for the sum.
-    return times * math.prod(int(f.value) for f in factors if isinstance(f, Const)) < 1 << 58
+    return times * math.prod(int(f.value) for f in factors if isinstance(f, Const)) < _HUGE
 
 
 def _bytes(boxes: Iterable[Region], accesses: dict[Buffer, Expr], facts: Facts) -> Expr:
@@ -113,7 +115,7 @@ class _Counter:
         match s:
             case For():
                 extent = simplify(substitute(s.stop - s.start, self.values), facts)
-                most = simplify(Max(upper(extent, facts, self.inner), Const(0, i64)), facts)
+                most = self.most(s, extent, facts)
                 self.inner = (*self.inner, s.var)
                 self.stmt(s.body, (*times, most), facts.with_loop(s.var, extent, s.start))
                 return
@@ -143,6 +145,20 @@ class _Counter:
         for child in children(s):
             self.stmt(child, times, facts)
 
+    def most(self, loop: For, extent: Expr, facts: Facts) -> Expr:
+        """Returns the greatest extent of a loop over all iterations of those around it.
+
+        The bound of a difference does not see what both sides have in common. So unless it is a number, and the loop goes from a
+        maximum to a minimum, the differences of their terms are bounds too: `min(n, 4 * t + 4) - max(4 * t, 0)` is at most 4.
+        """
+        bound = upper(extent, facts, self.inner)
+        if isinstance(bound, Const) and not _is_unknown(bound):
+            return simplify(Max(bound, Const(0, i64)), facts)
+        stops, starts = (_terms(substitute(e, self.values), kind) for e, kind in ((loop.stop, Min), (loop.start, Max)))
+        bounds = [upper(a - b, facts, self.inner) for a in stops for b in starts]
+        known = list(dict.fromkeys(b for b in (bound, *bounds) if not _is_unknown(b))) or [bound]
+        return simplify(Max(reduce(Min, known), Const(0, i64)), facts)
+
     def block(self, s: Block, times: tuple[Expr, ...], facts: Facts) -> None:
         """Counts a block: its body once per iteration of the loops, its init once per iteration of those that feed S iterators only."""
         self.stmt(s.body, times, facts)
@@ -169,6 +185,22 @@ class _Counter:
         if operations:
             self.exact &= _fits(times, operations)
             self.operations += product(times) * operations
+
+
+def _is_unknown(bound: Expr) -> bool:
+    """True for a bound that no loop reaches: that of the integer type, or near it."""
+    return isinstance(bound, Const) and int(bound.value) >= _HUGE
+
+
+def _terms(e: Expr, kind: type[Min] | type[Max]) -> list[Expr]:
+    """Returns the terms of a minimum or maximum, also under sums and differences; of another expression, only itself."""
+    if isinstance(e, kind):
+        return [term for a in e.args for term in _terms(a, kind)]
+    if isinstance(e, Add):
+        return [a + b for a, b in itertools.product(*(_terms(a, kind) for a in e.args))]
+    if isinstance(e, Sub):
+        return [a - b for a, b in itertools.product(_terms(e.args[0], kind), _terms(e.args[1], Max if kind is Min else Min))]
+    return [e]
 
 
 def operations_of(e: Expr) -> int:
