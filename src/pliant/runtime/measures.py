@@ -60,9 +60,13 @@ class Launch(Protocol):
     def bytes(self) -> int | None:
         """The number of bytes moved, if it is known."""
 
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """Its duration in each run."""
+
 
 class Profile(Protocol):
-    """The times of one run: prints as a table by kernel."""
+    """The times of the fastest of several runs: prints as a table by kernel."""
 
     @property
     def dims(self) -> Mapping[str, int]:
@@ -75,6 +79,14 @@ class Profile(Protocol):
     @property
     def wall(self) -> int:
         """Nanoseconds from the call to its end."""
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+
+    @property
+    def walls(self) -> tuple[int, ...]:
+        """The nanoseconds of each run."""
 
     @property
     def launches(self) -> Sequence[Launch]:
