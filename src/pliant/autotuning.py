@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .api import compile, program_of
+from .backend import backend_of
+from .loop.stmt import Func
 from .program import Program
 from .runtime.executable import Executable
-from .schedule.decisions import shown
+from .schedule.decisions import Decisions, shown
 from .support.errors import Error
 from .support.source import caller_span
 from .support.units import in_seconds
@@ -23,6 +25,10 @@ from .target import target as find_target
 from .tuned_code import records_path
 
 if TYPE_CHECKING:
+    from .schedule.schedule import Schedule
+    from .schedule.spaces.space import Space
+    from .target import Target
+    from .tune.tasks import Task
     from .tune.tuner import TaskState, Tuner
 
 
@@ -78,6 +84,21 @@ class TuningResult:
         """The time of all kernels with their records to that with the defaults, as measured kernel by kernel."""
         return sum(r.share * r.ratio for r in self.table) if any(r.share for r in self.table) else 1.0
 
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """The fastest schedule of each kernel for which a space of modules was searched and one is faster than the default, by name.
+
+        Print its `program` or its `trace`, or compile it.
+        """
+        from .tune.module_space import ModuleSpace
+
+        best = [(s.task.name, s.space, s.record) for s in self._states]
+        return {
+            name: space.schedule(r.decisions)
+            for name, space, r in best
+            if isinstance(space, ModuleSpace) and r is not None and r.modules == space.modules
+        }
+
     def apply(self) -> Executable:
         """Compiles the program with what was found."""
         return compile(self._program)
@@ -117,6 +138,8 @@ def autotune(
     weights: Mapping[str, Sequence[int]] | None = None,
     minutes: float = 10.0,
     progress: Callable[[Tuner], None] | None = None,
+    *,
+    space: Space | None = None,
 ) -> TuningResult:
     """Searches faster schedules for the kernels of a program on this machine, and keeps them for every later compilation.
 
@@ -124,15 +147,22 @@ def autotune(
     to give it more weight. All dims are at the same place of their lists. Without it, three sizes of the contract are. The search ends
     after `minutes`, or when nothing is left to try. `progress` is called with the tuner after each batch of candidates. What was found is
     kept whenever the search is stopped. At its end the whole program is timed with and without its records; new ones are withdrawn if it
-    became slower. Results of programs keep their bits. Raises an Error if `minutes` is not positive, or if records
-    cannot be written.
+    became slower. Results of programs keep their bits.
+
+    With a `space` of modules (`pliant.tune.Space`), schedules of it are searched for kernels that only the last rule takes, and for a
+    kernel that is passed as `src`, whatever rule takes it; their records name the modules.
+
+    Raises an Error if `minutes` is not positive, if `space` is none that keeps the bits, or if records cannot be written.
     """
+    from .schedule.spaces.space import Space
     from .tune.database import Database
     from .tune.runner import Runner
     from .tune.tasks import samples_of, tasks_of
     from .tune.tuner import Tuner
     from .tune.whole_program import WORSE, compare
 
+    if space is not None and (not isinstance(space, Space) or space.bits != "same"):
+        raise Error(f"a search takes a pliant.tune.Space that keeps the bits, not {space!r}", where=caller_span())
     if not minutes > 0:
         raise Error(f"a tuning cannot take {minutes} minutes", where=caller_span())
     path = records_path()
@@ -146,9 +176,17 @@ def autotune(
     samples = samples_of(program, weights)
     tasks, left_out = tasks_of(program, machine, samples)
     with Database(path) as database, Runner() as runner:
-        tuner = Tuner(tasks, machine, database, runner, deadline, progress)
+        tuner = Tuner(tasks, machine, database, runner, deadline, progress, modules=lambda task: _modules(task, machine, space, src))
         tuner.run()
         whole = compare(program, machine, samples) if any(s.new for s in tuner.states) else None
         if whole is not None and whole > WORSE:
             tuner.withdraw()
         return TuningResult(program, tuner, left_out, whole)
+
+
+def _modules(task: Task, machine: Target, space: Space | None, src: Any) -> Space | None:
+    """Returns the space of modules that is searched for a task; None where the decisions of the rules are."""
+    if space is None or isinstance(src, Func) or isinstance(getattr(src, "func", None), Func):
+        return space
+    _, why = backend_of(machine).schedule(task.func, machine, Decisions().of_kernel(task.name))
+    return space if "fallback: " in why else None

@@ -18,7 +18,7 @@ from typing import Any
 
 from .runtime import code_cache
 from .schedule.decisions import Decisions
-from .schedule.records import FILE, CarriedRecords, Found, KernelKey, Reader, Records
+from .schedule.records import FILE, CarriedRecords, Found, KernelKey, Reader, Record, Records
 from .support.settings import read as read_settings
 
 _KERNELS = b"kernels that records may be about\n"  # first line of the key of such a list
@@ -85,8 +85,17 @@ class CodeStore:
         """Returns the part of a key that says which records the kernels take; nothing if they take none."""
         assert self.records is not None
         found = [(n, self.records.find(k)) for n, k in enumerate(kernels)]
-        taken = [(n, f.record.line(), f.remark) for n, f in found if f is not None]
+        taken = [(n, f.record.line(), f.remark, *_missing(f.record)) for n, f in found if f is not None]
         return f"\nrecords {json.dumps(taken)}".encode() if taken else b""
+
+
+def _missing(record: Record) -> list[str]:
+    """Returns the modules of a record that are not known here: without them, the code is that of the rules."""
+    if not record.modules:
+        return []
+    from .schedule.spaces.replay import is_known
+
+    return [name for name in record.modules if not is_known(name)]
 
 
 def _kernels(data: bytes | None) -> list[KernelKey] | None:

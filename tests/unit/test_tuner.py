@@ -23,8 +23,8 @@ from pliant.support.errors import Error, ScheduleError
 from pliant.target import target
 from pliant.tune.cost_model import Ridge
 from pliant.tune.database import Database, Outcome, vector_text
+from pliant.tune.rule_space import RuleSpace
 from pliant.tune.runner import Trial
-from pliant.tune.space import Space
 from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
 from pliant.tune.whole_program import compare
@@ -188,14 +188,14 @@ def test_a_default_that_fails_ends_its_task(tmp_path: Path) -> None:
 
 
 def test_the_space_keeps_the_bits() -> None:
-    space = Space.of(matmul.func, HERE, {})
+    space = RuleSpace.of(matmul.func, HERE, {})
     assert "0.tile" in space.decisions and "0.share" not in space.decisions
     assert all(not d.reorders and d.kind == "schedule" for d in space.decisions.values())
     assert space.changed({"0.tile": space.decisions["0.tile"].default}) == {}, "the default is the empty vector"
 
 
 def test_the_model_learns_what_it_is_shown() -> None:
-    space = Space.of(matmul.func, HERE, {})
+    space = RuleSpace.of(matmul.func, HERE, {})
     tiles = [t for t in space.decisions["0.tile"].domain if t != space.decisions["0.tile"].default]
     vectors: list[dict[str, Value]] = [{"0.tile": t} for t in tiles]
     truth = [1.0 + 0.3 * np.log(t[0] / 3) ** 2 + 0.2 * np.log(t[1] / 2) ** 2 for t in tiles]  # not what the distance to the default says
@@ -273,7 +273,7 @@ def test_a_program_is_tuned_kernel_by_kernel(tmp_path: Path) -> None:
     """Two layers of one kind are one task; a kernel of the user that changes its argument is none."""
     program = pliant.Program.of(net.graph)
     tasks, left_out = tasks_of(program, HERE, samples_of(program, {"n": [3]}))
-    products = [t for t in tasks if "0.tile" in Space.of(t.func, HERE, {}).decisions]
+    products = [t for t in tasks if "0.tile" in RuleSpace.of(t.func, HERE, {}).decisions]
     assert sorted(t.calls for t in products) == [1, 2] and left_out == []
     assert all(dict(t.samples[0]) == {"n": 3} and len(t.arguments()) == 1 for t in tasks)
     with own_cache(tmp_path), Database(tmp_path / FILE) as database:

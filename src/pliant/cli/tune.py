@@ -170,6 +170,8 @@ def _records(options: argparse.Namespace) -> int:
                 with open(path, "rb") as source:
                     records, bad = read_lines(source)
                 refused += [f"{path}, {b}" for b in bad]
+                refused += [f"{path}, {r.kernel}: schedules of modules are searched on each machine" for r in records if r.modules]
+                records = [r for r in records if not r.modules]
                 facts["merged"] += len(records)
                 facts["kept"] += sum(database.add_record(r) for r in records)
     for reason in refused:

@@ -26,9 +26,9 @@ from ..loop.structural import canonical_text, structural_hash
 from ..runtime.interface import Choice, Rule
 from ..schedule.decisions import Decision, Decisions, OfKernel, shown
 from ..schedule.domains import Value
-from ..schedule.records import Found, kernel_key
+from ..schedule.records import Found, Record, kernel_key
 from ..support.cancellation import stop_if_asked
-from ..support.errors import ScheduleError, UnsupportedError
+from ..support.errors import Error, ScheduleError, UnsupportedError
 from ..support.progress import kernel_begins
 from ..support.record import dataclass
 from ..sym.expr import Expr, Var, free_vars, substitute
@@ -131,7 +131,16 @@ class Kernels:
         return None if records is None or func.attrs.scheduled else records.find(kernel_key(func, self.target))
 
     def _by_rules(self, func: Func, content: str, found: Found | None) -> tuple[Func, str, OfKernel, str]:
-        """Returns the program scheduled by the rules, why, its decisions, and the record of tuning that it took ("": none)."""
+        """Returns the program scheduled by the rules, why, its decisions, and the record of tuning that it took ("": none).
+
+        A record of modules schedules without the rules, unless the user asks for decisions, which are those of rules.
+        """
+        if found is not None and found.record.modules:
+            made, problem = self._by_modules(func, found)
+            if made is not None:
+                return made, tuned(found), self.decisions.of_kernel(func.name, content), found.record.line()
+            scheduled, why, decisions, _ = self._by_rules(func, content, None)
+            return scheduled, f"{why}; a record of tuning does not fit: {problem}", decisions, ""
         decisions = self.decisions.of_kernel(func.name, content, recorded_values(found, func))
         try:
             scheduled, why = self.backend.schedule(func, self.target, decisions)
@@ -147,6 +156,15 @@ class Kernels:
         decisions = self.decisions.instead_of(decisions, content)
         scheduled, why = self.backend.schedule(func, self.target, decisions)
         return scheduled, f"{why}; a record of tuning does not fit: {problem}", decisions, ""
+
+    def _by_modules(self, func: Func, found: Found) -> tuple[Func | None, str]:
+        """Returns the program that the modules of a record make, or None and why the record does not apply."""
+        if self.decisions.values:
+            return None, "decisions are asked for"
+        try:
+            return replayed_record(found.record, func, self.target), ""
+        except ScheduleError as error:
+            return None, error.what
 
     def _scheduled(self, func: Func, key: bytes, checked: bool, found: Found | None) -> ScheduledKernel:
         """Returns the kernel after its schedule and `KERNEL_PASSES`; starts its code generation.
@@ -260,6 +278,19 @@ def reordering(decisions: OfKernel) -> str:
     """Returns why a record may not be used: a value that it gave has turned out to reorder a sum; "" if none has."""
     wrong = (d for d in decisions.made.values() if d.reorders and d.name in decisions.recorded and d.value != d.default)
     return next((f"`{d.name}` reorders a sum" for d in wrong), "")
+
+
+def replayed_record(record: Record, func: Func, target: Target) -> Func:
+    """Returns the program that the modules of a record make, verified; raises a ScheduleError if the record does not apply."""
+    from ..loop.verify import verify
+    from ..schedule.spaces.replay import scheduled
+
+    made = scheduled(record.modules, record.decisions, func, target)
+    try:
+        verify(made, claims=False)
+    except Error as error:
+        raise ScheduleError(error.what) from None
+    return made
 
 
 def tuned(found: Found) -> str:

@@ -151,8 +151,10 @@ class ChoiceLog:
             self.of_sums |= used
         for n in (used | self.of_sums if loops else used) if reorders else ():
             self.records[n] = replace(self.records[n], reorders=True)
+            made = self.answers.made
             name = self.records[n].name
-            self.answers.made[name] = replace(self.answers.made[name], reorders=True)
+            if name in made:  # the choices of a copy may be forgotten by another copy
+                made[name] = replace(made[name], reorders=True)
 
     def check_used(self) -> None:
         """Raise if the caller gave a decision under a name that no choice of this schedule has."""

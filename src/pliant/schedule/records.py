@@ -57,11 +57,14 @@ class Record(NamedTuple):
     seconds: float  # of the default at these dims, on one thread
     kernel: str = ""  # the name of the kernel in the program that was tuned, for people
     target: str = ""
+    modules: tuple[str, ...] = ()  # that made the schedule, with these decisions; none where the rules did
 
     def line(self) -> str:
         """Return the record as a line of JSON."""
         shown = {"format": FORMAT, "form": self.key.form, "sizes": self.key.sizes, **self._asdict()}
         del shown["key"]
+        if not self.modules:
+            del shown["modules"]
         return json.dumps(shown, sort_keys=True, ensure_ascii=True)
 
     def described(self) -> str:
@@ -107,16 +110,20 @@ def parse(line: str) -> Record:
         decisions = {_text(name): _value(v) for name, v in _bounded(data["decisions"]).items()}
         at = tuple({_text(name): _whole(v) for name, v in _bounded(dims).items()} for dims in _bounded(data["at"]))
         numbers = [_positive(data[name]) for name in ("ratio", "seconds")]
-        return Record(key, decisions, numbers[0], at, numbers[1], _text(data["kernel"]), _text(data["target"]))
+        modules = tuple(_text(name) for name in _bounded(data.get("modules", [])))
+        return Record(key, decisions, numbers[0], at, numbers[1], _text(data["kernel"]), _text(data["target"]), modules)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ModelFileError("this is no record of tuning", facts=[f"{type(error).__name__}: {error}"[:200]]) from None
 
 
 class CarriedRecords:
-    """Records in memory: those that came with a file. They serve where `others` have none of the same sizes."""
+    """Records in memory: those that came with a file. They serve where `others` have none of the same sizes.
+
+    Schedules of modules are not taken from files: that they have the bits of the default was measured on another machine.
+    """
 
     def __init__(self, lines: Iterable[str], others: Reader | None = None) -> None:
-        self.records = [parse(line) for line in lines]
+        self.records = [r for line in lines if not (r := parse(line)).modules]
         self.others = others
 
     def find(self, key: KernelKey) -> Found | None:

@@ -14,7 +14,7 @@ from math import log
 from typing import Protocol
 
 from ..schedule.domains import Value
-from .space import Space, Vector
+from .search_space import SearchSpace, Vector
 
 FAR = 0.05  # log of the slowdown that a change of one decision by a factor of e is taken for, while nothing is known
 WEIGHT = 0.02  # of the regularization: the variance of noise, 0.03 squared, to that of weights, 0.2 squared
@@ -23,10 +23,10 @@ WEIGHT = 0.02  # of the regularization: the variance of noise, 0.03 squared, to 
 class CostModel(Protocol):
     """The interface of a cost model."""
 
-    def fit(self, space: Space, measured: Sequence[tuple[Vector, float]]) -> None:
+    def fit(self, space: SearchSpace, measured: Sequence[tuple[Vector, float]]) -> None:
         """Learns from vectors of a space and the ratios of their times to the default's."""
 
-    def predict(self, space: Space, vectors: Sequence[Vector]) -> list[float]:
+    def predict(self, space: SearchSpace, vectors: Sequence[Vector]) -> list[float]:
         """Returns the log of the expected ratio of each vector."""
 
 
@@ -37,7 +37,7 @@ class Ridge:
         self._names: list[tuple[str, int]] = []
         self._weights: list[float] = []
 
-    def fit(self, space: Space, measured: Sequence[tuple[Vector, float]]) -> None:
+    def fit(self, space: SearchSpace, measured: Sequence[tuple[Vector, float]]) -> None:
         """Learns from vectors of a space and the ratios of their times to the default's."""
         import numpy as np
 
@@ -49,12 +49,12 @@ class Ridge:
         y = np.array([log(ratio) - self._prior(space, v) for v, ratio in measured])
         self._weights = list(np.linalg.solve(x.T @ x + WEIGHT * np.eye(x.shape[1]), x.T @ y))
 
-    def predict(self, space: Space, vectors: Sequence[Vector]) -> list[float]:
+    def predict(self, space: SearchSpace, vectors: Sequence[Vector]) -> list[float]:
         """Returns the log of the expected ratio of each vector."""
         rest = [sum(w * f for w, f in zip(self._weights, self._features(space, v), strict=True)) if self._weights else 0.0 for v in vectors]
         return [self._prior(space, v) + r for v, r in zip(vectors, rest, strict=True)]
 
-    def _point(self, space: Space, vector: Vector) -> list[float]:
+    def _point(self, space: SearchSpace, vector: Vector) -> list[float]:
         """Returns how far each number of a vector is from that of the default, as a log."""
         point = []
         for name, k in self._names:
@@ -63,11 +63,11 @@ class Ridge:
             point.append(own[k] - usual[k] if k < len(own) else 1.0)
         return point
 
-    def _features(self, space: Space, vector: Vector) -> list[float]:
+    def _features(self, space: SearchSpace, vector: Vector) -> list[float]:
         p = self._point(space, vector)
         return [1.0, *p, *(a * b for n, a in enumerate(p) for b in p[n:])]
 
-    def _prior(self, space: Space, vector: Vector) -> float:
+    def _prior(self, space: SearchSpace, vector: Vector) -> float:
         return FAR * sum(map(abs, self._point(space, vector)))
 
 

@@ -26,11 +26,14 @@ from ..support.random import Stream
 from .cost_model import CostModel, Ridge
 from .database import Database, Outcome, vector_of, vector_text
 from .kernel_code import compile_kernel
-from .space import Space, Vector, named
-from .strategy import GAIN, Descent, Strategy
+from .module_space import ModuleSpace
+from .rule_space import RuleSpace
+from .search_space import SearchSpace, Vector
+from .strategy import GAIN, Descent, Evolution, Strategy
 
 if TYPE_CHECKING:
     from ..runtime.package import Package
+    from ..schedule.spaces.space import Space
     from ..target import Target
     from .runner import Runner, Trial
     from .tasks import Task
@@ -47,7 +50,9 @@ class TaskState:
     """What is known of a task: its default, its candidates, and the record that was found."""
 
     task: Task
-    space: Space
+    space: SearchSpace
+    identity: str  # of its measurements in the database
+    strategy: Strategy
     outcomes: dict[str, Outcome] = field(default_factory=dict)  # by vectors as text
     seconds: float = 0.0  # of the default, the mean over the samples
     default: Package | None = None
@@ -93,11 +98,14 @@ class Tuner:
         strategy: Strategy | None = None,
         model: Callable[[], CostModel] = Ridge,
         compile: Callable[[Any, Target, Decisions], Package] = compile_kernel,
+        *,
+        modules: Callable[[Task], Space | None] = lambda task: None,
     ) -> None:
         self.machine, self.database, self.runner = machine, database, runner
         self.deadline, self.started = deadline, time.monotonic()
         self.progress, self.compile = progress, compile
-        self.strategy, self.model = strategy or Descent(), model
+        self.strategy, self.model = strategy, model
+        self.modules = modules  # the space that is searched for a task instead of that of the rules
         self.current: TaskState | None = None  # the task whose arguments the runner has
         self.withdrawn = False
         self.candidates = 0  # measured by this tuner
@@ -136,9 +144,15 @@ class Tuner:
 
     def _state(self, task: Task) -> TaskState:
         """Returns what the database knows of a task."""
-        space = Space.of(task.func, self.machine, {})
-        state = TaskState(task, space, self.database.trials(task.identity))
-        known = self.database.task(task.identity)
+        of_modules = self.modules(task)
+        if of_modules is None:
+            space: SearchSpace = RuleSpace.of(task.func, self.machine, {})
+            identity, strategy = task.identity, self.strategy or Descent()
+        else:
+            space = ModuleSpace.of(task.func, self.machine, of_modules)
+            identity, strategy = f"{task.identity} {of_modules.text()}", self.strategy or Evolution()
+        state = TaskState(task, space, identity, strategy, self.database.trials(identity))
+        known = self.database.task(identity)
         if known is not None:
             state.seconds, state.finished = known
         state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
@@ -158,7 +172,7 @@ class Tuner:
             s.problem, s.default = f"the default schedule {trial.status}: {trial.message}", None
             return
         s.seconds = sum(trial.seconds) / len(trial.seconds)
-        self.database.set_task(s.task.identity, s.seconds, False)
+        self.database.set_task(s.identity, s.seconds, False)
 
     def _select(self, s: TaskState) -> None:
         """Gives the arguments of a task to the runner."""
@@ -169,8 +183,8 @@ class Tuner:
     def _batch(self, s: TaskState) -> None:
         """Measures the next candidates of a task; each is compiled while the one before is measured."""
         self._select(s)
-        stream = Stream(f"{s.task.identity}/{len(s.outcomes)}")
-        vectors = self.strategy.propose(s.space, s.outcomes, self.model(), stream, BATCH)
+        stream = Stream(f"{s.identity}/{len(s.outcomes)}")
+        vectors = s.strategy.propose(s.space, s.outcomes, self.model(), stream, BATCH)
         before, running = s.best()[1], None
         for vector in vectors:
             if self.over():
@@ -191,14 +205,15 @@ class Tuner:
         s.gained = max(before - s.best()[1], HOPE / (1 + s.batches) ** 2)
         if not vectors:
             s.finished = True
-            self.database.set_task(s.task.identity, s.seconds, True)
+            self.database.set_task(s.identity, s.seconds, True)
         if self.progress is not None:
             self.progress(self)
 
     def _compiled(self, s: TaskState, vector: Mapping[str, Value]) -> Package | None:
         """Returns the package of a candidate; None if the rules or the compiler refused it, which is kept."""
         try:
-            return self.compile(s.task.func, self.machine, Decisions(named(vector, s.task.func)))
+            func, decisions = s.space.candidate(vector)
+            return self.compile(func, self.machine, decisions)
         except InternalError as error:
             self._add(s, vector, Outcome("failed", message=error.what))
         except ScheduleError as error:
@@ -214,7 +229,7 @@ class Tuner:
         self._add(s, vector, Outcome(trial.status, ratio, trial.message))
 
     def _add(self, s: TaskState, vector: Mapping[str, Value], outcome: Outcome) -> None:
-        self.database.add_trial(s.task.identity, vector, outcome)
+        self.database.add_trial(s.identity, vector, outcome)
         s.outcomes[vector_text(vector)] = outcome
         s.curve.append((time.monotonic() - self.started, s.best()[1]))
 
@@ -245,9 +260,12 @@ class Tuner:
             return True
         if sure >= s.ratio:
             return False  # the record is as good
-        record = Record(s.task.key, vector, sure, s.task.samples, s.seconds, s.task.name, self.machine.name)
-        self.database.add_record(record)
-        s.record, s.new = record, True
+        modules = s.space.modules
+        record = Record(s.task.key, vector, sure, s.task.samples, s.seconds, s.task.name, self.machine.name, modules)
+        s.record = record
+        if modules or not isinstance(s.space, ModuleSpace):
+            self.database.add_record(record)
+            s.new = True
         return False
 
 

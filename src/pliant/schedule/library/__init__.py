@@ -4,7 +4,8 @@
     family = default_family(func, target)           # the same before its variants become one program
 
 The rules are a table (`table.py`), and the driver applies them in order (`driver.py`). This package exports what other parts of the
-compiler may ask of the rules: which layouts they want for operands (NCHWc, packed weights), and which sizes their schedules need not know.
+compiler may ask of the rules: which layouts they want for operands (NCHWc, packed weights), which sizes their schedules need not know, and
+how they add and share (modules of search spaces do the same).
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from ...loop.stmt import Block, For, Func
 from ...sym.expr import Var
 from ...target import Target
 from ..decisions import Decisions, OfKernel
+from .accumulate import Loops
 from .channels import makes_image
 from .convolution_roles import block_sizes
 from .driver import default_family, default_schedule
 from .layouts import operand_layouts, with_casts_inside
+from .parallelize import share
 from .record import Packing, Parts, Promotable, Tile
 from .table import declared_rules_text, rule, rules_for, unregister_rule
+from .usual_sums import cut_sum, end_sum, finish_sum, finish_sums, prepare_sums
 from .winograd import transforms_tiles
 
 
@@ -35,18 +39,25 @@ def promotable(func: Func, block: Block, nest: Mapping[Var, For], target: Target
 
 
 __all__ = [
+    "Loops",
     "Packing",
     "Parts",
     "Promotable",
     "Tile",
     "block_sizes",
+    "cut_sum",
     "declared_rules_text",
     "default_family",
     "default_schedule",
+    "end_sum",
+    "finish_sum",
+    "finish_sums",
     "makes_image",
     "operand_layouts",
+    "prepare_sums",
     "promotable",
     "rule",
+    "share",
     "transforms_tiles",
     "unregister_rule",
     "with_casts_inside",

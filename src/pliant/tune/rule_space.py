@@ -1,6 +1,6 @@
 """The space of a kernel: the decisions that its default rules make, each with its domain; the model's choices are the first point.
 
-    space = Space.of(func, target, {})                  # the decisions around the defaults
+    space = RuleSpace.of(func, target, {})                  # the decisions around the defaults
     space.decisions["0.tile"].domain.size               # 35
     space.around({"0.tile": (4, 2)}).neighbors(...)     # domains may depend on other decisions
 
@@ -23,26 +23,27 @@ from ..loop.analysis.nests import blocks
 from ..schedule.decisions import Decision, Decisions
 from ..schedule.domains import Value
 from ..support.random import Stream
+from .search_space import Vector, named
 
 if TYPE_CHECKING:
     from ..loop.stmt import Func
     from ..target import Target
 
-Vector = Mapping[str, Value]
 LISTED = 96  # values of a domain that are listed; of a larger one some are drawn
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class RuleSpace:
     """The decisions of a kernel that a search may change, as they are around one vector."""
 
     func: Func
     target: Target
     vector: Vector  # the point around which the domains hold
     decisions: Mapping[str, Decision]  # by `<number of the block>.<what>`
+    modules: tuple[str, ...] = ()
 
     @staticmethod
-    def of(func: Func, target: Target, vector: Vector) -> Space:
+    def of(func: Func, target: Target, vector: Vector) -> RuleSpace:
         """Returns the space of a kernel around a vector; raises a ScheduleError if the vector is not legal."""
         asked = Decisions(named(vector, func))
         backend_of(target).schedule(func, target, asked.of_kernel(func.name))
@@ -50,11 +51,11 @@ class Space:
         numbers = {b.name: str(n) for n, b in enumerate(blocks(func.body))}
         made = ((*d.name.partition("."), d) for d in asked.kernels[0].made.values())
         kept = {f"{numbers[block]}.{what}": d for block, _, what, d in made if block in numbers and _searched(d)}
-        return Space(func, target, dict(vector), kept)
+        return RuleSpace(func, target, dict(vector), kept)
 
-    def around(self, vector: Vector) -> Space:
+    def around(self, vector: Vector) -> RuleSpace:
         """Returns the space around another vector."""
-        return self if vector == self.vector else Space.of(self.func, self.target, vector)
+        return self if vector == self.vector else RuleSpace.of(self.func, self.target, vector)
 
     def neighbors(self, stream: Stream) -> Iterator[dict[str, Value]]:
         """Yields the vectors that differ from this one in one decision: all values of a small domain, some of a large one."""
@@ -73,16 +74,13 @@ class Space:
         """Returns a random vector of the space; its values need not fit each other, then the rules refuse it."""
         return self.changed({name: d.domain.draw(stream) for name, d in self.decisions.items()})
 
+    def candidate(self, vector: Vector) -> tuple[Func, Decisions]:
+        """Returns the program with the decisions of a vector for its rules."""
+        return self.func, Decisions(named(vector, self.func))
+
     def described(self) -> str:
         """Returns the decisions and the sizes of their domains as text."""
         return ", ".join(f"{name} ({d.domain.size})" for name, d in islice(self.decisions.items(), 12)) or "no decisions"
-
-
-def named(vector: Vector, func: Func) -> dict[str, Value]:
-    """Returns the vector under the names of the blocks of a program, as `pliant.compile` takes it."""
-    names = {str(n): b.name for n, b in enumerate(blocks(func.body))}
-    parts = ((name.partition("."), v) for name, v in vector.items())
-    return {f"{names[number]}.{what}": v for (number, _, what), v in parts if number in names}
 
 
 def _searched(d: Decision) -> bool:

@@ -1,0 +1,28 @@
+"""The modules that come with Pliant, each a file. `generic()` is the space of them, for kernels that no rule takes."""
+
+from ....support.errors import ScheduleError
+from ..module import Module
+from ..space import Space
+from .inline import inline
+from .threads_and_vectors import threads_and_vectors
+from .tiling import tiling
+
+PLAIN = (inline, threads_and_vectors)  # modules without parameters
+
+
+def module_named(name: str) -> Module | None:
+    """Returns the module of Pliant that has a name, as `tiling_SSRS` has; None if there is none."""
+    if name.startswith("tiling_"):
+        try:
+            return tiling(name.removeprefix("tiling_"))
+        except ScheduleError:
+            return None
+    return next((m for m in PLAIN if m.name == name), None)
+
+
+def generic() -> Space:
+    """Returns the space for kernels that no rule takes."""
+    return Space([inline, tiling("SSRS"), threads_and_vectors])
+
+
+__all__ = ["generic", "inline", "module_named", "threads_and_vectors", "tiling"]

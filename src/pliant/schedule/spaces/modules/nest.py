@@ -1,0 +1,148 @@
+"""What the modules look at: the loops of a reduction by role, the registers that its tile may take, and its consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ....loop.analysis.block_kind import elementwise
+from ....loop.analysis.nest_shape import plain_loops
+from ....loop.analysis.nests import accesses, blocks, constant_extent, plain_iters
+from ....loop.stmt import Block, Func, Reduce
+from ....support.errors import ScheduleError
+from ....support.refusal import Refusal
+from ....target import Target
+from ...decisions import DecisionError
+from ...library import Loops
+from ...schedule import LoopHandle, Schedule
+
+SPARE = 2  # vector registers that a tile leaves to its operands
+MOST_VECTORS = 4  # most vectors of a tile along its lanes
+MOST_ROWS = 8  # most iterations of any other loop of a tile
+MOST_UNROLLED = 8  # steps of a sum
+LANE = 0.8  # how likely the lanes of a drawn tile are contiguous in the result
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The iterators of a reduction in a nest of its own: those of the result, in the order of its dims, and those of the sum."""
+
+    name: str
+    spatial: tuple[str, ...]
+    reduced: tuple[str, ...]
+    bits: int  # of an element of the result
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The innermost loops of a tile: the iterator along the lanes, vectors and lanes of it, and the iterations of each other iterator."""
+
+    lane: str
+    vectors: int
+    lanes: int
+    rows: dict[str, int]
+
+
+def tried(act: Callable[[], Any]) -> bool:
+    """Calls a primitive; returns False if it refuses. A decision that is not legal still raises."""
+    try:
+        act()
+    except DecisionError:
+        raise
+    except ScheduleError:
+        return False
+    return True
+
+
+def nest_of(func: Func, block: Block) -> Nest | None:
+    """Returns the iterators of a reduction with its init and a result; None for any other block, and for one that is scheduled already."""
+    s = block.body
+    if not isinstance(s, Reduce) or len(s.targets) != 1 or block.init is None or isinstance(plain_loops(func, block), Refusal):
+        return None
+    order = plain_iters(s.targets[0].indices, block)
+    spatial = {i.var for i in block.iters if i.kind == "S"}
+    if not order or set(order) != spatial or any(i.kind == "O" for i in block.iters):
+        return None
+    reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
+    return Nest(block.name, tuple(v.name for v in order), reduced, s.targets[0].dtype.bits)
+
+
+def extent_of(s: Schedule, nest: Nest, iterator: str) -> int | None:
+    """Returns the constant extent of an iterator's loop before it is split; None if it has none."""
+    return constant_extent(s.program, s.loop(nest.name, iterator).loop)
+
+
+def sample_tile(s: Schedule, nest: Nest, target: Target) -> Tile:
+    """Samples a tile that fits the vector registers: `<block>.lane`, `<block>.vectors`, and `<block>.rows<n>` for each other dim n."""
+    last = len(nest.spatial) - 1
+    at = last
+    if last:
+        weights = [(1 - LANE) / last] * last + [LANE]
+        at = int(s.sample_categorical(tuple(range(last + 1)), weights, name=f"{nest.name}.lane"))
+    extent = extent_of(s, nest, nest.spatial[at])
+    lanes = max(1, target.vector_bits // max(nest.bits, 8))
+    while extent is not None and lanes // 2 >= extent:
+        lanes //= 2
+    most = MOST_VECTORS if extent is None else min(MOST_VECTORS, -(-extent // lanes))
+    vectors = int(s.sample_categorical(tuple(range(1, most + 1)), name=f"{nest.name}.vectors"))
+    left = max(1, (target.n_vector_registers - SPARE) // vectors)
+    rows: dict[str, int] = {}
+    for n in reversed([n for n in range(last + 1) if n != at]):
+        extent = extent_of(s, nest, nest.spatial[n])
+        most = min(MOST_ROWS, left, MOST_ROWS if extent is None else max(extent, 1))
+        legal = [r for r in range(1, most + 1) if not rows or (extent is not None and extent % r == 0)]  # others would make tails of tails
+        size = int(s.sample_categorical(tuple(legal), name=f"{nest.name}.rows{n}"))
+        rows[nest.spatial[n]], left = size, left // size
+    return Tile(nest.spatial[at], vectors, lanes, rows)
+
+
+def sample_reads(s: Schedule, nest: Nest, block: Block, at: LoopHandle) -> None:
+    """Samples for each operand whether a copy of what a tile reads is made when it begins: `<block>.read<n>`."""
+    operands = dict.fromkeys(a.buffer.name for a in accesses(block) if not a.write)
+    results = {a.buffer.name for a in accesses(block) if a.write}
+    for n, name in enumerate(x for x in operands if x not in results):
+        legal = tried(partial(s.copy().cache_read, nest.name, name, at, scope="stack"))
+        if legal and s.sample_categorical((0, 1), (0.8, 0.2), name=f"{nest.name}.read{n}"):
+            s.cache_read(nest.name, name, at, scope="stack")
+
+
+def sample_unroll(s: Schedule, name: str, last: LoopHandle) -> int:
+    """Samples how many steps of the innermost loop of a sum are unrolled, a divisor of their number: `<block>.unroll`."""
+    step = constant_extent(s.program, last.loop) or 1
+    legal = [n for n in range(1, MOST_UNROLLED + 1) if step % n == 0]
+    return int(s.sample_categorical(tuple(legal), name=f"{name}.unroll")) if len(legal) > 1 else 1
+
+
+def levels_of_result(s: Schedule, name: str, nest: Nest, tile: Tile, count: int) -> list[list[LoopHandle]]:
+    """Returns the loops over the result by levels, outermost first; a block of remaining rows has the outer ones all in one level."""
+    levels: list[list[LoopHandle]] = [[] for _ in range(count)]
+    for iterator in (*(i for i in nest.spatial if i != tile.lane), tile.lane):
+        own = s.loops(name, iterator)
+        inside = 2 if iterator == tile.lane else 1
+        outer = own[: len(own) - inside]
+        for n, h in enumerate(outer):
+            levels[n if len(outer) == count - 1 else 0].append(h)
+        levels[-1] += own[len(own) - inside :]
+    return levels
+
+
+def levels_of_sum(s: Schedule, name: str, loops: Loops, count: int, splits: bool) -> tuple[Loops, list[list[LoopHandle]]]:
+    """Returns the loops of a sum, and the same by levels: its parts are levels, else the last loop may be split: `<block>.terms`."""
+    if count == 1:
+        return loops, [list(loops.loops)]
+    cut = max(loops.parts, default=-1) + 1
+    *outer, last = loops.loops[cut:]
+    if cut or not splits or (constant_extent(s.program, last.loop) or 1) == 1:
+        return loops, [*([] for _ in range(count - 2)), list(loops.loops[:cut]), [*outer, last]]
+    pieces = s.split(last, *s.sample_perfect_tile(last, count, name=f"{name}.terms"))
+    return Loops((*outer, *pieces)), [[*outer, pieces[0]], *([p] for p in pieces[1:])]
+
+
+def join_consumers(s: Schedule, name: str) -> None:
+    """Computes the elementwise blocks that follow a block in its write-back, as far as that is legal."""
+    order = [b.name for b in blocks(s.program.body)]
+    for b in blocks(s.program.body)[order.index(name) + 1 :]:
+        if elementwise(b) is not None:
+            tried(partial(s.reverse_compute_inline, b.name))

@@ -1,0 +1,8 @@
+"""The modules of search spaces that come with Pliant, as users import them (`docs/tuning.md`).
+
+from pliant.tune.modules import inline, tiling, threads_and_vectors
+"""
+
+from ..schedule.spaces.modules import inline, threads_and_vectors, tiling
+
+__all__ = ["inline", "threads_and_vectors", "tiling"]

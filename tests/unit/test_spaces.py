@@ -1,0 +1,219 @@
+"""Search spaces of modules: schedules that are drawn are legal and right, choices replay, and what is found serves compilations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pliant
+from pliant.interp.loop import run_loop
+from pliant.loop.structural import assert_same
+from pliant.loop.verify import verify
+from pliant.program import Program
+from pliant.schedule import Schedule
+from pliant.schedule.decisions import DecisionError
+from pliant.schedule.records import FILE, CarriedRecords, Record
+from pliant.schedule.schedule import BlockHandle
+from pliant.schedule.spaces.module import DECLARED
+from pliant.schedule.spaces.modules import generic
+from pliant.schedule.spaces.replay import named, numbered
+from pliant.support.errors import ScheduleError
+from pliant.target import target
+from pliant.tune import Space, module
+from pliant.tune.database import Database, vector_of
+from pliant.tune.module_space import ModuleSpace
+from pliant.tune.modules import inline, threads_and_vectors, tiling
+from pliant.tune.runner import Trial
+from pliant.tune.tasks import samples_of, tasks_of
+from pliant.tune.tuner import Tuner
+from search_spaces import A, B, X, product, variance
+from tuning_kernels import matmul, own_cache
+
+AVX2 = target("x86-64-v3")
+HERE = target("native")
+
+
+@module(version="1")
+def halves(s: Schedule, block: BlockHandle) -> Iterator[Schedule]:
+    """The first loop as it is, or in two halves."""
+    yield s
+    s.split(s.loops(block)[0], None, 2)
+    yield s
+
+
+def computed(func: Any, *arguments: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    result = np.full(shape, np.nan, np.float32)
+    run_loop(func, [*arguments, result], order="shuffled")
+    return result
+
+
+@pytest.mark.parametrize("structure", ["SSRS", "SSRSRS"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_drawn_is_legal_and_right(structure: str, seed: int) -> None:
+    space = Space([inline, tiling(structure), threads_and_vectors])
+    s = space.draw(product, seed, AVX2)
+    verify(s.func, claims=False)
+    np.testing.assert_allclose(computed(s.program, A, B, shape=(13, 40)), A.astype(float) @ B * 2 + 1, rtol=1e-5)
+    s = space.draw(variance, seed, AVX2)
+    verify(s.func, claims=False)
+    expected = 70 * X.astype(float).var(1)
+    np.testing.assert_allclose(computed(s.program, X, shape=(3, 20)), expected, rtol=1e-5)
+    assert s.rounding == []
+
+
+def test_a_drawn_schedule_has_the_bits_of_the_default(tmp_path: Path) -> None:
+    with own_cache(tmp_path):
+        for kernel, arguments, seed in ((product, (A, B), 0), (variance, (X,), 0)):
+            drawn = pliant.compile(generic().draw(kernel, seed))(*arguments)
+            assert np.array_equal(drawn, pliant.compile(kernel)(*arguments))
+
+
+def test_choices_have_names_and_replay() -> None:
+    space = generic()
+    s = space.draw(product, 1, AVX2)
+    values = {d.name: d.value for d in s.decisions}
+    assert {"c.vectors", "c.rows0"} <= values.keys()
+    assert_same(space.schedule(product, values, AVX2).program, s.program)
+    other = space.schedule(product, {"c.vectors": values["c.vectors"] % 2 + 1, "c.rows0": 2}, AVX2)
+    assert str(other.program) != str(s.program)
+    with pytest.raises(DecisionError, match="cannot be 99"):
+        space.schedule(product, {"c.vectors": 99}, AVX2)
+    with pytest.raises(DecisionError, match="no module makes"):
+        space.schedule(product, {"c.colour": 1}, AVX2)
+
+
+def test_a_module_forks_and_refuses() -> None:
+    """What it yields is a choice; where a primitive refuses, what it has yielded before counts."""
+
+    @module
+    def stops(s: Schedule, block: BlockHandle) -> Iterator[Schedule]:
+        yield s
+        s.vectorize(s.loops(block)[0])
+        yield s
+
+    space = Space([halves])
+    plain, split = (space.schedule(matmul, {"c.halves": k}, AVX2).program for k in (0, 1))
+    assert str(plain) != str(split) and len(Schedule(split).loops("c")) == len(Schedule(plain).loops("c")) + 1
+    assert [d.name for d in Space([stops]).draw(matmul, 0, AVX2).decisions] == [], "the second way is refused: no choice"
+    del DECLARED["stops"]
+
+
+def test_what_reorders_a_sum_is_not_taken() -> None:
+    @module
+    def backwards(s: Schedule, block: BlockHandle) -> Iterator[Schedule]:
+        *_, k = s.loops(block)
+        outer, inner = s.split(k, None, 4)
+        s.reorder(inner, outer)
+        yield s
+
+    kept = Space([backwards]).draw(matmul, 0, AVX2)
+    taken = Space([backwards], bits="any").draw(matmul, 0, AVX2)
+    assert kept.rounding == [] and len(kept.loops("c")) == 3
+    assert taken.rounding and len(taken.loops("c")) == 4
+    del DECLARED["backwards"]
+
+
+def test_what_is_no_module_or_no_space() -> None:
+    with pytest.raises(ScheduleError, match="made of modules"):
+        Space([halves.function])  # type: ignore[list-item]
+    with pytest.raises(ScheduleError, match="cannot be a module"):
+        module(lambda s: s)
+    with pytest.raises(ScheduleError, match="no structure"):
+        tiling("SSR")
+    with pytest.raises(ScheduleError, match="only loop programs"):
+        generic().draw(3)
+
+
+class Tiles:
+    """A runner for which every schedule with a tile takes half of the default's time; programs are loop programs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def arguments(self, sets: Any) -> None: ...
+
+    def start(self, programs: Any, seconds: float) -> None:
+        ratio = 0.5 if "c_tile" in str(programs[-1]) else 1.0
+        self.answer = Trial("ok", (((1e-5,) * 3, (ratio * 1e-5,) * 3),))
+        self.count += 1
+
+    def finish(self) -> Trial:
+        return self.answer
+
+    def measure(self, programs: Any, seconds: float) -> Trial:
+        self.start(programs, seconds)
+        return self.finish()
+
+
+def tuned(folder: Path, space: Space) -> Tuner:
+    program = Program.of_kernel(product.func)
+    tasks, _ = tasks_of(program, HERE, samples_of(program, {}))
+    runner: Any = Tiles()
+    with Database(folder / FILE) as database:
+        tuner = Tuner(tasks, HERE, database, runner, time.monotonic() + 0.5, compile=lambda f, t, d: f, modules=lambda _: space)  # type: ignore[arg-type, return-value]
+        tuner.run()
+    return tuner
+
+
+def test_a_winner_is_a_record_of_modules_and_serves_compilations(tmp_path: Path) -> None:
+    with own_cache(tmp_path):
+        default = pliant.compile(product)(A, B)
+        (state,) = tuned(tmp_path, generic()).states
+        record = state.record
+        assert record is not None and record.modules == ("inline", "tiling_SSRS", "threads_and_vectors")
+        f = pliant.compile(product)
+        assert "tuned" in pliant.explain(f) and np.array_equal(f(A, B), default)
+        assert CarriedRecords([record.line()]).records == [], "only the machine that measured it takes it"
+        with Database(tmp_path / FILE) as database:
+            database.clear()
+            broken = {**record.decisions, "0.vectors": 77}
+            for decisions, modules, reason in ((broken, record.modules, "cannot be 77"), ({}, ("gone@2",), "no module `gone@2`")):
+                database.add_record(record._replace(decisions=decisions, modules=modules, ratio=0.1 / (1 + len(modules))))
+                told = pliant.explain(pliant.compile(product))
+                assert "a record of tuning does not fit" in told and reason in told
+                database.clear()
+
+
+def test_modules_without_a_version_leave_no_record(tmp_path: Path) -> None:
+    @module
+    def anonymous(s: Schedule, block: BlockHandle) -> Iterator[Schedule]:
+        yield s
+
+    tuner = tuned(tmp_path, Space([anonymous, *generic().modules]))
+    assert tuner.states[0].ratio < 1
+    with Database(tmp_path / FILE) as database:
+        assert database.records() == []
+    del DECLARED["anonymous"]
+
+
+def test_vectors_fit_programs_with_other_names() -> None:
+    func = product.func
+    assert numbered("c_tail5.unroll", func) == "0_tail5.unroll" and numbered("b_copy.lane", func) == "b1_copy.lane"
+    vector = {"0_tail5.unroll": 2, "b1_copy.lane": 1, "1.lane": 0}
+    assert named(vector, func) == {"c_tail5.unroll": 2, "b_copy.lane": 1, "y.lane": 0}
+
+
+def test_neighbors_differ_in_a_choice_and_are_legal() -> None:
+    from pliant.support.random import Stream
+
+    space = ModuleSpace.of(product.func, AVX2, generic())
+    near = space.around(space.drawn(Stream(0)))
+    for stream in map(Stream, range(4)):
+        vector = next(near.neighbors(stream))
+        assert vector != near.vector
+        func, _ = space.candidate(vector)
+        verify(func, claims=False)
+
+
+def test_the_search_keeps_what_it_measured(tmp_path: Path) -> None:
+    tuner = tuned(tmp_path, generic())
+    (state,) = tuner.states
+    again = tuned(tmp_path, generic()).states[0]
+    assert set(state.outcomes) <= set(again.outcomes) and again.record is not None
+    assert all(vector_of(text) for text in state.outcomes)
+    assert Record(*again.record).line() == again.record.line()
