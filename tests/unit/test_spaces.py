@@ -31,7 +31,7 @@ from pliant.tune.modules import inline, threads_and_vectors, tiling
 from pliant.tune.runner import Trial
 from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
-from search_spaces import A, B, X, product, variance
+from search_spaces import A, B, X, int8_dense, norms, product, variance
 from tuning_kernels import matmul, own_cache
 
 AVX2 = target("x86-64-v3")
@@ -66,6 +66,19 @@ def test_what_is_drawn_is_legal_and_right(structure: str, seed: int) -> None:
     assert s.rounding == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_instructions_and_lanes_are_legal_and_right(seed: int) -> None:
+    s = generic().draw(int8_dense, seed, AVX2)
+    verify(s.func, claims=False)
+    a, b = np.arange(192, dtype=np.uint8).reshape(6, 32), (np.arange(768) % 251 - 125).astype(np.int8).reshape(32, 24)
+    result = np.zeros((6, 24), np.int32)
+    run_loop(s.program, [a, b, result], order="shuffled")
+    np.testing.assert_array_equal(result, a.astype(int) @ b)
+    s = Space(generic().modules, bits="any").draw(norms, seed, AVX2)
+    verify(s.func, claims=False)
+    np.testing.assert_allclose(computed(s.program, X[0, :48, :6].T.copy(), shape=(6,)), X[0, :48, :6].astype(float).sum(0), rtol=1e-6)
+
+
 def test_a_drawn_schedule_has_the_bits_of_the_default(tmp_path: Path) -> None:
     with own_cache(tmp_path):
         for kernel, arguments, seed in ((product, (A, B), 0), (variance, (X,), 0)):
@@ -74,7 +87,7 @@ def test_a_drawn_schedule_has_the_bits_of_the_default(tmp_path: Path) -> None:
 
 
 def test_choices_have_names_and_replay() -> None:
-    space = generic()
+    space = Space([inline, tiling("SSRS"), threads_and_vectors])
     s = space.draw(product, 1, AVX2)
     values = {d.name: d.value for d in s.decisions}
     assert {"c.vectors", "c.rows0"} <= values.keys()
@@ -165,7 +178,14 @@ def test_a_winner_is_a_record_of_modules_and_serves_compilations(tmp_path: Path)
         default = pliant.compile(product)(A, B)
         (state,) = tuned(tmp_path, generic()).states
         record = state.record
-        assert record is not None and record.modules == ("inline", "tiling_SSRS", "threads_and_vectors")
+        assert record is not None and record.modules == (
+            "inline",
+            "compute_location",
+            "tensor_tiling",
+            "rfactor",
+            "tiling_SSRS",
+            "threads_and_vectors",
+        )
         f = pliant.compile(product)
         assert "tuned" in pliant.explain(f) and np.array_equal(f(A, B), default)
         assert CarriedRecords([record.line()]).records == [], "only the machine that measured it takes it"

@@ -56,14 +56,17 @@ def tried(act: Callable[[], Any]) -> bool:
     return True
 
 
-def nest_of(func: Func, block: Block) -> Nest | None:
-    """Returns the iterators of a reduction with its init and a result; None for any other block, and for one that is scheduled already."""
+def nest_of(func: Func, block: Block, whole: bool = False) -> Nest | None:
+    """Returns the iterators of a reduction with its init in a nest of its own; None for any other block, also for one that is scheduled.
+
+    None also for a reduction of everything to one element, unless `whole`.
+    """
     s = block.body
     if not isinstance(s, Reduce) or len(s.targets) != 1 or block.init is None or isinstance(plain_loops(func, block), Refusal):
         return None
     order = plain_iters(s.targets[0].indices, block)
     spatial = {i.var for i in block.iters if i.kind == "S"}
-    if not order or set(order) != spatial or any(i.kind == "O" for i in block.iters):
+    if order is None or not (order or whole) or set(order) != spatial or any(i.kind == "O" for i in block.iters):
         return None
     reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
     return Nest(block.name, tuple(v.name for v in order), reduced, s.targets[0].dtype.bits)

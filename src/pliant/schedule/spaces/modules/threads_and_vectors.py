@@ -51,7 +51,7 @@ def _vectorize(s: Schedule, name: str, block: BlockHandle) -> None:
     if rest:
         s.reorder(*rest, lane)
     s.vectorize(lane)
-    extent = constant_extent(s.program, rest[-1].loop) if rest else None
+    extent = constant_extent(s.program, rest[-1].loop) if len(rest) > 1 else None  # the only other loop is for threads
     if extent is not None and 1 < extent <= MOST_UNROLLED and s.sample_categorical((0, 1), name=f"{name}.unroll"):
         s.unroll(rest[-1])
 
