@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant import Out, Tensor, alloc, block, cast, f32, grid, i8, i32, init, kernel, u8
+from pliant import Out, Tensor, alloc, block, cast, f32, grid, i8, i32, init, kernel, u8, where
 
 
 @kernel
@@ -97,3 +97,39 @@ def depthwise(x: Tensor[f32, 8, 10, 16], w: Tensor[f32, 3, 3, 16], y: Out[f32, 6
             with init():
                 y[vi, vj, vc] = 0.0
             y[vi, vj, vc] += x[vi + vp, vj + vq, vc] * w[vp, vq, vc]
+
+
+@kernel
+def masked(x: Tensor[f32, 10, 70, 12], y: Out[f32, 10, 12]) -> None:
+    """The sum of a part of each column: a block with a predicate."""
+    for i, j, k in grid(10, 12, 70):
+        with block("y", "SSR", i, j, k) as (vi, vj, vk):
+            where(vk <= vi * 7)
+            with init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x[vi, vk, vj]
+
+
+@kernel
+def two_sums(x: Tensor[f32, 10, 70, 12], y: Out[f32, 10, 12], z: Out[f32, 10, 12]) -> None:
+    """Two sums in the same loops."""
+    for i, j, k in grid(10, 12, 70):
+        with block("y", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x[vi, vk, vj]
+        with block("z", "SSR", i, j, k) as (vi, vj, vk):
+            with init():
+                z[vi, vj] = 0.0
+            z[vi, vj] += x[vi, vk, vj] * x[vi, vk, vj]
+
+
+@kernel
+def triangle(x: Tensor[f32, 10, 12, 70], y: Out[f32, 10, 12]) -> None:
+    """Sums whose length depends on the row."""
+    for i, j in grid(10, 12):
+        for k in range(i * 7 + 1):
+            with block("y", "SSR", i, j, k) as (vi, vj, vk):
+                with init():
+                    y[vi, vj] = 0.0
+                y[vi, vj] += x[vi, vj, vk]

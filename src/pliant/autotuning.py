@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .api import compile, program_of
-from .backend import backend_of
 from .loop.stmt import Func
 from .program import Program
 from .runtime.executable import Executable
-from .schedule.decisions import Decisions, shown
+from .schedule.decisions import shown
 from .support.errors import Error
 from .support.source import caller_span
 from .support.units import in_seconds
@@ -27,9 +26,10 @@ from .tuned_code import records_path
 if TYPE_CHECKING:
     from .schedule.schedule import Schedule
     from .schedule.spaces.space import Space
-    from .target import Target
-    from .tune.tasks import Task
     from .tune.tuner import TaskState, Tuner
+
+
+FALLBACK = "fallback: "  # in what `pliant.explain` tells of a kernel that only the last rule took
 
 
 class TunedKernel(NamedTuple):
@@ -149,8 +149,8 @@ def autotune(
     kept whenever the search is stopped. At its end the whole program is timed with and without its records; new ones are withdrawn if it
     became slower. Results of programs keep their bits.
 
-    With a `space` of modules (`pliant.tune.Space`), schedules of it are searched for kernels that only the last rule takes, and for a
-    kernel that is passed as `src`, whatever rule takes it; their records name the modules.
+    For kernels that only the last rule takes, schedules of a `space` of modules are searched (`pliant.tune.Space`; without one, that of all
+    modules of Pliant); with one, also for a kernel that is passed as `src`, whatever rule takes it. Their records name the modules.
 
     Raises an Error if `minutes` is not positive, if `space` is none that keeps the bits, or if records cannot be written.
     """
@@ -176,7 +176,7 @@ def autotune(
     samples = samples_of(program, weights)
     tasks, left_out = tasks_of(program, machine, samples)
     with Database(path) as database, Runner() as runner:
-        tuner = Tuner(tasks, machine, database, runner, deadline, progress, modules=lambda task: _modules(task, machine, space, src))
+        tuner = Tuner(tasks, machine, database, runner, deadline, progress, modules=lambda why: _modules(why, space, src))
         tuner.run()
         whole = compare(program, machine, samples) if any(s.new for s in tuner.states) else None
         if whole is not None and whole > WORSE:
@@ -184,9 +184,9 @@ def autotune(
         return TuningResult(program, tuner, left_out, whole)
 
 
-def _modules(task: Task, machine: Target, space: Space | None, src: Any) -> Space | None:
-    """Returns the space of modules that is searched for a task; None where the decisions of the rules are."""
-    if space is None or isinstance(src, Func) or isinstance(getattr(src, "func", None), Func):
-        return space
-    _, why = backend_of(machine).schedule(task.func, machine, Decisions().of_kernel(task.name))
-    return space if "fallback: " in why else None
+def _modules(why: str, space: Space | None, src: Any) -> Space | None:
+    """Returns the space of modules that is searched for a kernel, by what took it; None where the decisions of the rules are."""
+    from .schedule.spaces.modules import generic
+
+    of_user = space is not None and (isinstance(src, Func) or isinstance(getattr(src, "func", None), Func))
+    return (space or generic()) if of_user or FALLBACK in why else None

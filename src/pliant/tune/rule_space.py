@@ -40,18 +40,19 @@ class RuleSpace:
     target: Target
     vector: Vector  # the point around which the domains hold
     decisions: Mapping[str, Decision]  # by `<number of the block>.<what>`
+    why: str = ""  # which rules took the kernel, as `pliant.explain` tells it
     modules: tuple[str, ...] = ()
 
     @staticmethod
     def of(func: Func, target: Target, vector: Vector) -> RuleSpace:
         """Returns the space of a kernel around a vector; raises a ScheduleError if the vector is not legal."""
         asked = Decisions(named(vector, func))
-        backend_of(target).schedule(func, target, asked.of_kernel(func.name))
+        _, why = backend_of(target).schedule(func, target, asked.of_kernel(func.name))
         asked.check_used()
         numbers = {b.name: str(n) for n, b in enumerate(blocks(func.body))}
         made = ((*d.name.partition("."), d) for d in asked.kernels[0].made.values())
         kept = {f"{numbers[block]}.{what}": d for block, _, what, d in made if block in numbers and _searched(d)}
-        return RuleSpace(func, target, dict(vector), kept)
+        return RuleSpace(func, target, dict(vector), kept, why)
 
     def around(self, vector: Vector) -> RuleSpace:
         """Returns the space around another vector."""

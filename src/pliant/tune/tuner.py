@@ -43,6 +43,7 @@ SECONDS = 0.02  # of calls of each program on each sample, for a candidate
 CHECKED = 0.1  # the same for a winner
 LOSS = 0.03  # a record may take this much longer than the default at single sizes where it is measured
 HOPE = 0.1  # the part of a task's time that its first batch is expected to gain
+OF_MODULES = 0.5  # the same for a kernel whose schedules modules make
 
 
 @dataclass(slots=True)
@@ -99,13 +100,13 @@ class Tuner:
         model: Callable[[], CostModel] = Ridge,
         compile: Callable[[Any, Target, Decisions], Package] = compile_kernel,
         *,
-        modules: Callable[[Task], Space | None] = lambda task: None,
+        modules: Callable[[str], Space | None] = lambda why: None,
     ) -> None:
         self.machine, self.database, self.runner = machine, database, runner
         self.deadline, self.started = deadline, time.monotonic()
         self.progress, self.compile = progress, compile
         self.strategy, self.model = strategy, model
-        self.modules = modules  # the space that is searched for a task instead of that of the rules
+        self.modules = modules  # the space that is searched for a kernel instead of that of the rules, by what took it
         self.current: TaskState | None = None  # the task whose arguments the runner has
         self.withdrawn = False
         self.candidates = 0  # measured by this tuner
@@ -144,19 +145,20 @@ class Tuner:
 
     def _state(self, task: Task) -> TaskState:
         """Returns what the database knows of a task."""
-        of_modules = self.modules(task)
+        rules = RuleSpace.of(task.func, self.machine, {})
+        of_modules = self.modules(rules.why)
         if of_modules is None:
-            space: SearchSpace = RuleSpace.of(task.func, self.machine, {})
-            identity, strategy = task.identity, self.strategy or Descent()
+            state = TaskState(task, rules, task.identity, self.strategy or Descent())
         else:
             space = ModuleSpace.of(task.func, self.machine, of_modules)
-            identity, strategy = f"{task.identity} {of_modules.text()}", self.strategy or Evolution()
-        state = TaskState(task, space, identity, strategy, self.database.trials(identity))
-        known = self.database.task(identity)
+            identity = f"{task.identity} {of_modules.text()}"
+            state = TaskState(task, space, identity, self.strategy or Evolution(), gained=OF_MODULES)
+        state.outcomes = self.database.trials(state.identity)
+        known = self.database.task(state.identity)
         if known is not None:
             state.seconds, state.finished = known
         state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
-        state.finished = state.finished or not space.decisions
+        state.finished = state.finished or not state.space.decisions
         return state
 
     def _default(self, s: TaskState) -> None:

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from ...loop.analysis.nest_shape import alone
-from ...loop.analysis.nests import blocks, fed_by, find_block
+from ...loop.analysis.nests import blocks, fed_by, find_block, loops_above
 from ...loop.buffer import Scope
 from ...loop.stmt import Func, Reduce
 from ...target import Target
 from ..schedule import BlockHandle, LoopHandle, Schedule
-from .accumulate import Loops, begin, cut, lanes, over_tile, parts_in_order, sizes_of, with_parts
+from .accumulate import Loops, begin, cut, cuts_for, lanes, over_tile, parts_in_order, sizes_of, with_parts
 from .record import tried
 from .rounding import round_once
 from .squares import widen_squares
@@ -36,11 +36,24 @@ def usual_order(s: Schedule) -> Iterator[None]:
 
 
 def prepare_sums(s: Schedule, target: Target) -> None:
-    """Contract sums of products to FMAs if the machine has them, and mark variances that are computed in f64."""
+    """Contract sums of products to FMAs if the machine has them, and mark variances that are computed in f64.
+
+    A long sum that the last rule cannot sum in parts (it shares its loops with another block, or has a predicate) is marked to stay whole.
+    """
     with usual_order(s):
         widen_squares(s, target)
         for b in blocks(s.program.body):
             _contract(s, b.name, target)
+            if _is_long(s, b.name, target) and not tried(partial(parts_in_order, s.copy(), b.name, target)):
+                s.annotate(b.name, "parts", ())
+
+
+def _is_long(s: Schedule, block: str, target: Target) -> bool:
+    b = find_block(s.program, block)
+    if not isinstance(b.body, Reduce) or b.init is None:
+        return False
+    reduced = [x for x in loops_above(s.program, b) if fed_by(b, x) == {"R"}]
+    return bool(reduced) and bool(cuts_for(s.program, b, reduced, how=sizes_of(b, target)))
 
 
 def _contract(s: Schedule, block: str, target: Target) -> None:

@@ -4,13 +4,14 @@ from ....support.errors import ScheduleError
 from ..module import Module
 from ..space import Space
 from .compute_location import compute_location
+from .fission import fission
 from .inline import inline
 from .rfactor import rfactor
 from .tensor_tiling import tensor_tiling
 from .threads_and_vectors import threads_and_vectors
 from .tiling import tiling
 
-PLAIN = (inline, compute_location, tensor_tiling, rfactor, threads_and_vectors)  # modules without parameters
+PLAIN = (fission, inline, compute_location, tensor_tiling, rfactor, threads_and_vectors)  # modules without parameters
 
 
 def module_named(name: str) -> Module | None:
@@ -25,7 +26,7 @@ def module_named(name: str) -> Module | None:
 
 def generic() -> Space:
     """Returns the space for kernels that no rule takes."""
-    return Space([inline, compute_location, tensor_tiling, rfactor, tiling("SSRS"), threads_and_vectors])
+    return Space([fission, inline, compute_location, tensor_tiling, rfactor, tiling("SSRS"), threads_and_vectors])
 
 
-__all__ = ["compute_location", "generic", "inline", "module_named", "rfactor", "tensor_tiling", "threads_and_vectors", "tiling"]
+__all__ = ["compute_location", "fission", "generic", "inline", "module_named", "rfactor", "tensor_tiling", "threads_and_vectors", "tiling"]

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from ....loop.analysis.block_kind import elementwise
-from ....loop.analysis.nest_shape import plain_loops
-from ....loop.analysis.nests import accesses, blocks, constant_extent, plain_iters
-from ....loop.stmt import Block, Func, Reduce
+from ....loop.analysis.nest_shape import loop_per_iterator
+from ....loop.analysis.nests import accesses, blocks, constant_extent, loops_above, path_to, plain_iters
+from ....loop.stmt import Block, For, Func, Reduce, Seq, zero
 from ....support.errors import ScheduleError
-from ....support.refusal import Refusal
+from ....sym.expr import free_vars
 from ....target import Target
 from ...decisions import DecisionError
 from ...library import Loops
@@ -31,6 +31,7 @@ class Nest:
 
     name: str
     spatial: tuple[str, ...]
+    fixed: tuple[str, ...]  # iterators of the result on which extents depend: they stay outside
     reduced: tuple[str, ...]
     bits: int  # of an element of the result
 
@@ -59,17 +60,27 @@ def tried(act: Callable[[], Any]) -> bool:
 def nest_of(func: Func, block: Block, whole: bool = False) -> Nest | None:
     """Returns the iterators of a reduction with its init in a nest of its own; None for any other block, also for one that is scheduled.
 
-    None also for a reduction of everything to one element, unless `whole`.
+    Other than for rules, it may have a predicate, and extents may depend on outer loops. None also for a reduction of everything to one
+    element, unless `whole`.
     """
-    s = block.body
-    if not isinstance(s, Reduce) or len(s.targets) != 1 or block.init is None or isinstance(plain_loops(func, block), Refusal):
+    s, around = block.body, loops_above(func, block)
+    loops = loop_per_iterator(around, block)
+    if not isinstance(s, Reduce) or len(s.targets) != 1 or block.init is None or not isinstance(loops, dict) or len(loops) != len(around):
+        return None
+    if any(x.kind != "serial" or blocks(x) != [block] or x.start is not zero() or isinstance(x.body, Seq) for x in around):
+        return None
+    if not all(isinstance(x, (For, Seq)) for x in path_to(func, block)):
         return None
     order = plain_iters(s.targets[0].indices, block)
     spatial = {i.var for i in block.iters if i.kind == "S"}
-    if order is None or not (order or whole) or set(order) != spatial or any(i.kind == "O" for i in block.iters):
+    if order is None or set(order) != spatial or any(i.kind == "O" for i in block.iters):
         return None
-    reduced = tuple(i.var.name for i in block.iters if i.kind == "R")
-    return Nest(block.name, tuple(v.name for v in order), reduced, s.targets[0].dtype.bits)
+    bounding = {v for x in around for v in free_vars(x.stop)}
+    moving = tuple(v.name for v in order if loops[v].var not in bounding)
+    if not (moving or (whole and not order)):
+        return None
+    fixed = tuple(v.name for v in order if loops[v].var in bounding)
+    return Nest(block.name, moving, fixed, tuple(i.var.name for i in block.iters if i.kind == "R"), s.targets[0].dtype.bits)
 
 
 def extent_of(s: Schedule, nest: Nest, iterator: str) -> int | None:
@@ -120,7 +131,7 @@ def sample_unroll(s: Schedule, name: str, last: LoopHandle) -> int:
 
 def levels_of_result(s: Schedule, name: str, nest: Nest, tile: Tile, count: int) -> list[list[LoopHandle]]:
     """Returns the loops over the result by levels, outermost first; a block of remaining rows has the outer ones all in one level."""
-    levels: list[list[LoopHandle]] = [[] for _ in range(count)]
+    levels: list[list[LoopHandle]] = [[s.loop(name, i) for i in nest.fixed], *([] for _ in range(count - 1))]
     for iterator in (*(i for i in nest.spatial if i != tile.lane), tile.lane):
         own = s.loops(name, iterator)
         inside = 2 if iterator == tile.lane else 1

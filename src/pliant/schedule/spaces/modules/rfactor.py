@@ -28,9 +28,9 @@ def _factored(s: Schedule, block: BlockHandle, target: Target) -> Ways:
     kept = s.copy()
     counts = tuple(n for n in (1, 2, 4, 8) if extent is None or n * lanes <= extent)
     vectors = s.sample_categorical(counts, name=f"{nest.name}.lanes")
-    s.reorder(*(s.loop(block, i) for i in nest.spatial), *terms)
+    s.reorder(*(s.loop(block, i) for i in (*nest.fixed, *nest.spatial)), *terms)
     _, lane = s.split(terms[-1], None, lanes * vectors, tail="guard")
-    outside = [h for h in s.loops(block) if h.loop in loops_above(s.program, terms[0].loop)] if nest.spatial else []
+    outside = [h for h in s.loops(block) if h.loop in loops_above(s.program, terms[0].loop)] if nest.spatial or nest.fixed else []
     s.rfactor(block, lane, outside[-1] if outside else None)
     s.vectorize(lane)
     yield s

@@ -57,9 +57,10 @@ def _tiled(structure: str, s: Schedule, block: BlockHandle, target: Target) -> W
 def _sum(s: Schedule, name: str, nest: Nest, tile: Tile, structure: str, target: Target) -> None:
     """Orders the loops of a block as the structure says, and sums in a tile of its own."""
     own, first = name == nest.name, structure.index("R")
+    over = levels_of_result(s, name, nest, tile, structure.count("S"))
     loops = cut_sum(s, name, [s.loop(name, r) for r in nest.reduced], target)
     loops, terms = levels_of_sum(s, name, loops, structure.count("R"), own)
-    levels = {"S": iter(levels_of_result(s, name, nest, tile, structure.count("S"))), "R": iter(terms)}
+    levels = {"S": iter(over), "R": iter(terms)}
     order = [next(levels[kind]) for kind in structure]
     s.reorder(*(h for level in order for h in level))
     outside = [h for level in order[:first] for h in level]
