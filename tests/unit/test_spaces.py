@@ -23,16 +23,18 @@ from pliant.schedule.schedule import BlockHandle
 from pliant.schedule.spaces.module import DECLARED
 from pliant.schedule.spaces.modules import generic
 from pliant.schedule.spaces.replay import named, numbered
-from pliant.support.errors import ScheduleError
+from pliant.support.errors import Error, ScheduleError
 from pliant.target import target
 from pliant.tune import Space, module
 from pliant.tune.database import Database
 from pliant.tune.module_space import ModuleSpace
-from pliant.tune.modules import inline, threads_and_vectors, tiling
+from pliant.tune.modules import inline, rfactor, threads_and_vectors, tiling
+from pliant.tune.reference import in_f64
 from pliant.tune.rule_space import RuleSpace
 from pliant.tune.runner import Trial
 from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
+from pliant.tune.worker import _inexact
 from search_spaces import A, B, X, int8_dense, masked, norms, product, triangle, two_sums, variance
 from tuning_kernels import matmul, own_cache
 
@@ -246,6 +248,42 @@ def test_modules_without_a_version_leave_no_record(tmp_path: Path) -> None:
     with Database(tmp_path / FILE) as database:
         assert database.records() == []
     del DECLARED["anonymous"]
+
+
+def test_the_reference_is_the_kernel_in_f64() -> None:
+    verify(in_f64(variance.func))
+    exact = 70 * X.astype(float).var(1)
+    np.testing.assert_array_equal(computed(in_f64(variance.func), X, shape=(3, 20)), exact.astype(np.float32))
+    a, b = A[:, :16].copy(), B[:16, :32].copy()
+    result = np.zeros((13, 32), np.float32)
+    run_loop(in_f64(matmul.func), [a, b, result], [13])
+    np.testing.assert_array_equal(result, (a.astype(float) @ b).astype(np.float32))
+
+
+def test_other_bits_are_measured_against_the_reference() -> None:
+    exact = np.linspace(1, 2, 50, dtype=np.float32)
+    far, near = exact + np.float32(1e-5), exact + np.float32(2e-7)
+    nan = np.where(exact > 1.5, np.nan, exact).astype(np.float32)
+
+    def told(usual: np.ndarray, own: np.ndarray, reference: np.ndarray = exact) -> str:
+        return _inexact([lambda: usual, lambda: own], lambda: reference, ())
+
+    assert told(exact, near) == told(far, near) == told(near, exact) == told(nan, nan, nan) == ""
+    assert "its error is 1e-05" in told(near, far) and "infinities" in told(nan, exact, nan)
+    assert "not that of the default" in told(np.arange(3), np.arange(3) + 1, np.arange(3))
+
+
+def test_a_space_with_other_bits_is_searched(tmp_path: Path) -> None:
+    with own_cache(tmp_path):
+        result = pliant.autotune(norms, minutes=1e-6, space=Space([rfactor, *SMALL.modules], bits="any"))
+        (row,) = result.table
+        assert result.candidates > 0 and row.problem == ""
+        with Database(tmp_path / FILE) as database:
+            assert database.records() == []
+        for s in result.schedules.values():
+            np.testing.assert_allclose(pliant.compile(s)(X[0, :48, :6].T.copy()), X[0, :48, :6].astype(float).sum(0), rtol=1e-6)
+        with pytest.raises(Error, match="a search takes a"):
+            pliant.autotune(norms, space=3)  # type: ignore[arg-type]
 
 
 def test_vectors_fit_programs_with_other_names() -> None:

@@ -94,12 +94,15 @@ class Runner:
         self.stop()  # a new child: its memory is that of these arguments
         self._sets, self._size = _message({"do": "arguments", "sets": described}, parts), sum(map(len, parts))
 
-    def measure(self, programs: Sequence[Package], seconds: float = 0.02) -> Trial:
-        """Measures programs against the first of them, each for about so many seconds on each set of arguments."""
-        self.start(programs, seconds)
+    def measure(self, programs: Sequence[Package], seconds: float = 0.02, reference: Package | None = None) -> Trial:
+        """Measures programs against the first of them, each for about so many seconds on each set of arguments.
+
+        With a `reference` the last program need not have the bits of the first, but be as exact, compared with the reference.
+        """
+        self.start(programs, seconds, reference)
         return self.finish()
 
-    def start(self, programs: Sequence[Package], seconds: float = 0.02) -> None:
+    def start(self, programs: Sequence[Package], seconds: float = 0.02, reference: Package | None = None) -> None:
         """Begins a measurement; `finish` returns its outcome."""
         self.count += 1
         self._failed = None
@@ -108,7 +111,8 @@ class Runner:
             if self._failed is not None:
                 return
         self._wait = self.timeout + seconds * len(programs)
-        self._send(_message({"do": "measure", "threads": self.threads, "seconds": seconds}, [p.to_bytes() for p in programs]))
+        head = {"do": "measure", "threads": self.threads, "seconds": seconds, "reference": reference is not None}
+        self._send(_message(head, [p.to_bytes() for p in (*programs, *([reference] if reference is not None else []))]))
 
     def finish(self) -> Trial:
         """Waits for the outcome of the measurement that `start` began."""
@@ -120,6 +124,8 @@ class Runner:
         try:
             if "error" in answer:
                 return Trial("failed", message=str(answer["error"]))
+            if "wrong" in answer:
+                return Trial("wrong", message=str(answer["wrong"]))
             if any(b != of_set[0] for of_set in answer["bits"] for b in of_set):
                 return Trial("wrong", message="its result has other bits than that of the default")
             return Trial("ok", tuple(tuple(tuple(map(float, t)) for t in of_set) for of_set in answer["times"]))

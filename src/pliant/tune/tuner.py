@@ -27,6 +27,7 @@ from .cost_model import CostModel, Ridge
 from .database import Database, Outcome, vector_of, vector_text
 from .kernel_code import compile_kernel
 from .module_space import ModuleSpace
+from .reference import in_f64
 from .rule_space import RuleSpace
 from .search_space import SearchSpace, Vector
 from .strategy import GAIN, Descent, Evolution, Strategy
@@ -57,6 +58,7 @@ class TaskState:
     outcomes: dict[str, Outcome] = field(default_factory=dict)  # by vectors as text
     seconds: float = 0.0  # of the default, the mean over the samples
     default: Package | None = None
+    reference: Package | None = None  # the kernel in float64, if candidates may have other bits than the default
     record: Record | None = None
     checked: set[str] = field(default_factory=set)  # vectors that were measured again as winners
     new: bool = False  # the record was found by this search
@@ -157,7 +159,8 @@ class Tuner:
         known = self.database.task(state.identity)
         if known is not None:
             state.seconds, state.finished = known
-        state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
+        if of_modules is None or state.space.modules:  # what cannot be recorded is not compared with records either
+            state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
         state.finished = state.finished or not state.space.decisions
         return state
 
@@ -165,6 +168,8 @@ class Tuner:
         """Compiles and measures the default of a task."""
         try:
             s.default = self.compile(s.task.func, self.machine, Decisions())
+            if isinstance(s.space, ModuleSpace) and s.space.space.bits == "any":
+                s.reference = self.compile(in_f64(s.task.func), self.machine, Decisions())
             self._select(s)
             trial = self.runner.measure([s.default, s.default], SECONDS)
         except Error as error:
@@ -197,7 +202,7 @@ class Tuner:
             running = vector if package is not None else None
             if package is not None:
                 assert s.default is not None
-                self.runner.start([s.default, package], SECONDS)
+                self.runner.start([s.default, package], SECONDS, *_reference(s))
         if running is not None:
             self._keep(s, running, self.runner.finish())
         while self._check_winner(s):
@@ -250,7 +255,7 @@ class Tuner:
         if package is None:
             return True
         assert s.default is not None
-        trial = self.runner.measure([s.default, package], CHECKED)
+        trial = self.runner.measure([s.default, package], CHECKED, *_reference(s))
         s.checked.add(text)
         if trial.status != "ok":
             self._add(s, vector, Outcome(trial.status, None, trial.message))
@@ -269,6 +274,11 @@ class Tuner:
             self.database.add_record(record)
             s.new = True
         return False
+
+
+def _reference(s: TaskState) -> tuple[Package, ...]:
+    """Returns the reference that candidates of a task are compared with; nothing where bits are."""
+    return () if s.reference is None else (s.reference,)
 
 
 def mean(ratios: Sequence[float]) -> float:
