@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant import Out, Tensor, alloc, block, cast, f32, grid, i8, i32, init, kernel, u8, where
+from pliant import Out, Tensor, alloc, block, cast, dim, f32, grid, i8, i32, init, kernel, u8, where
+
+n, m = dim("n"), dim("m")
 
 
 @kernel
@@ -133,3 +135,13 @@ def triangle(x: Tensor[f32, 10, 12, 70], y: Out[f32, 10, 12]) -> None:
                 with init():
                     y[vi, vj] = 0.0
                 y[vi, vj] += x[vi, vj, vk]
+
+
+@kernel
+def rows(x: Tensor[f32, n, m], y: Out[f32, n]) -> None:
+    """Sums of dynamic length."""
+    for i, k in grid(n, m):
+        with block("y", "SR", i, k) as (vi, vk):
+            with init():
+                y[vi] = 0.0
+            y[vi] += x[vi, vk]

@@ -26,6 +26,7 @@ from .tuned_code import records_path
 if TYPE_CHECKING:
     from .schedule.schedule import Schedule
     from .schedule.spaces.space import Space
+    from .tune.rule_space import RuleSpace
     from .tune.tuner import TaskState, Tuner
 
 
@@ -178,7 +179,7 @@ def autotune(
     samples = samples_of(program, weights)
     tasks, left_out = tasks_of(program, machine, samples)
     with Database(path) as database, Runner() as runner:
-        tuner = Tuner(tasks, machine, database, runner, deadline, progress, modules=lambda why: _modules(why, space, src))
+        tuner = Tuner(tasks, machine, database, runner, deadline, progress, modules=lambda rules: _modules(rules, space, src))
         tuner.run()
         whole = compare(program, machine, samples) if any(s.new for s in tuner.states) else None
         if whole is not None and whole > WORSE:
@@ -186,9 +187,11 @@ def autotune(
         return TuningResult(program, tuner, left_out, whole)
 
 
-def _modules(why: str, space: Space | None, src: Any) -> Space | None:
-    """Returns the space of modules that is searched for a kernel, by what took it; None where the decisions of the rules are."""
+def _modules(rules: RuleSpace, space: Space | None, src: Any) -> Space | None:
+    """Returns the space of modules that is searched for a kernel; None where the decisions of the rules are."""
     from .schedule.spaces.modules import generic
+    from .tune.rule_space import sums_by_size
 
-    of_user = space is not None and (isinstance(src, Func) or isinstance(getattr(src, "func", None), Func))
-    return (space or generic()) if of_user or FALLBACK in why else None
+    if space is not None and (isinstance(src, Func) or isinstance(getattr(src, "func", None), Func)):
+        return space
+    return space or generic() if FALLBACK in rules.why and not sums_by_size(rules) else None

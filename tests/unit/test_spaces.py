@@ -18,7 +18,7 @@ from pliant.loop.verify import verify
 from pliant.program import Program
 from pliant.schedule import Schedule
 from pliant.schedule.decisions import DecisionError
-from pliant.schedule.records import FILE, CarriedRecords
+from pliant.schedule.records import FILE, CarriedRecords, KernelKey, Record, nearest, parse
 from pliant.schedule.schedule import BlockHandle
 from pliant.schedule.spaces.module import DECLARED
 from pliant.schedule.spaces.modules import generic
@@ -30,12 +30,12 @@ from pliant.tune.database import Database
 from pliant.tune.module_space import ModuleSpace
 from pliant.tune.modules import inline, rfactor, threads_and_vectors, tiling
 from pliant.tune.reference import in_f64
-from pliant.tune.rule_space import RuleSpace
+from pliant.tune.rule_space import RuleSpace, sums_by_size
 from pliant.tune.runner import Trial
 from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
 from pliant.tune.worker import _inexact
-from search_spaces import A, B, X, int8_dense, masked, norms, product, triangle, two_sums, variance
+from search_spaces import A, B, X, int8_dense, masked, norms, product, rows, triangle, two_sums, variance
 from tuning_kernels import matmul, own_cache
 
 AVX2 = target("x86-64-v3")
@@ -91,6 +91,20 @@ def test_a_drawn_schedule_has_the_bits_of_the_default(tmp_path: Path) -> None:
             assert np.array_equal(drawn, pliant.compile(kernel)(*arguments))
 
 
+class Empty:
+    """A database without anything."""
+
+    def trials(self, task: str) -> dict[str, Any]:
+        return {}
+
+    def task(self, task: str) -> None:
+        return None
+
+    def records(self, form: str) -> list[Record]:
+        return []
+
+
+EMPTY: Any = Empty()
 C = np.random.default_rng(3).random((10, 70, 12), np.float32)
 ROWS = np.arange(10)[:, None, None] * 7
 UP_TO = np.where(np.arange(70)[None, :, None] <= ROWS, C, 0).astype(float).sum(1)
@@ -104,10 +118,10 @@ OFF_THE_RULES = (
 @pytest.mark.parametrize(("kernel", "x", "expected"), OFF_THE_RULES, ids=lambda v: getattr(getattr(v, "func", None), "name", ""))
 def test_the_net_below_the_rules(kernel: Any, x: np.ndarray, expected: tuple[np.ndarray, ...], tmp_path: Path) -> None:
     """What only the last rule takes is searched in the space of modules: schedules with tiles, with the bits of the default."""
-    why = RuleSpace.of(kernel.func, HERE, {}).why
-    assert FALLBACK in why and _modules(why, None, kernel) is not None
+    rules = RuleSpace.of(kernel.func, HERE, {})
+    assert FALLBACK in rules.why
     with own_cache(tmp_path):
-        space = _modules(why, None, kernel)
+        space = _modules(rules, None, kernel)
         assert space is not None
         s = space.schedule(kernel, {"y.fission": 0} if kernel is two_sums else {}, seed=2)
         assert "_tile" in str(s.program) and s.rounding == []
@@ -118,11 +132,31 @@ def test_the_net_below_the_rules(kernel: Any, x: np.ndarray, expected: tuple[np.
 
 
 def test_what_a_rule_takes_is_searched_in_its_decisions() -> None:
-    why = RuleSpace.of(matmul.func, HERE, {}).why
-    assert _modules(why, None, matmul) is None
+    rules = RuleSpace.of(matmul.func, HERE, {})
+    assert _modules(rules, None, matmul) is None
     own = Space([inline])
-    assert _modules(why, own, matmul) is own, "a kernel that was passed with a space"
-    assert _modules(why, own, "model.onnx") is None
+    assert _modules(rules, own, matmul) is own, "a kernel that was passed with a space"
+    assert _modules(rules, own, "model.onnx") is None
+
+
+def test_sums_that_depend_on_sizes_are_left_to_the_rules() -> None:
+    """Short rows are summed in one part, long ones in several: one schedule of modules cannot have the bits of both."""
+    assert sums_by_size(RuleSpace.of(rows.func, HERE, {}))
+    assert not sums_by_size(RuleSpace.of(matmul.func, HERE, {})) and not sums_by_size(RuleSpace.of(norms.func, HERE, {}))
+    tasks, _ = tasks_of(Program.of_kernel(rows.func), HERE, [{"n": 2, "m": 9}])
+    unused: Any = None
+    state = Tuner(tasks, HERE, EMPTY, unused, 0.0, modules=lambda rules: SMALL).states[0]
+    assert "another order for some sizes" in state.problem
+    anything = Space(SMALL.modules, bits="any")
+    assert Tuner(tasks, HERE, EMPTY, unused, 0.0, modules=lambda rules: anything).states[0].problem == ""
+
+
+def test_a_record_of_modules_serves_its_sizes_alone() -> None:
+    record = Record(KernelKey("f" * 64, (20, 40)), {"0.lane": 1}, 0.5, (), 1e-6, modules=("inline",))
+    assert nearest(record.key, [record]) == (record, "")
+    assert nearest(record.key._replace(sizes=(20, 41)), [record]) is None
+    assert nearest(record.key._replace(sizes=(20, 41)), [record._replace(modules=())]) is not None
+    assert parse(record.line()) == record
 
 
 def test_choices_have_names_and_replay() -> None:
@@ -214,7 +248,7 @@ def tuned(folder: Path, space: Space) -> Tuner:
     tasks, _ = tasks_of(program, HERE, samples_of(program, {}))
     runner: Any = Tiles()
     with Database(folder / FILE) as database:
-        tuner = Tuner(tasks, HERE, database, runner, time.monotonic() + 600, compile=lambda f, t, d: f, modules=lambda why: space)  # type: ignore[arg-type, return-value]
+        tuner = Tuner(tasks, HERE, database, runner, time.monotonic() + 600, compile=lambda f, t, d: f, modules=lambda rules: space)  # type: ignore[arg-type, return-value]
         tuner.run()
     return tuner
 

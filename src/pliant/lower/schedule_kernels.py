@@ -295,7 +295,8 @@ def replayed_record(record: Record, func: Func, target: Target) -> Func:
 
 def tuned(found: Found) -> str:
     """Returns for `pliant.explain` which record was taken."""
-    return f"tuned: {found.record.described()}" + (f" ({found.remark})" if found.remark else "")
+    by = f", scheduled by {', '.join(f'`{m}`' for m in found.record.modules)}" if found.record.modules else ""
+    return f"tuned: {found.record.described()}{by}" + (f" ({found.remark})" if found.remark else "")
 
 
 def _size(n: g.CallLoop, position: int) -> Expr:

@@ -157,8 +157,11 @@ class Records:
 
 
 def nearest(key: KernelKey, records: Iterable[Record]) -> Found | None:
-    """Return the record for the sizes of a kernel, else the one for the nearest sizes, with a remark; None if none is near."""
-    near = [(d, r) for r in records if (d := _distance(key.sizes, r.key.sizes)) is not None]
+    """Return the record for the sizes of a kernel, else the one for the nearest sizes, with a remark; None if none is near.
+
+    A schedule of modules serves its own sizes alone: for others, nobody has compared its bits with those of the default.
+    """
+    near = [(d, r) for r in records if (d := _distance(key.sizes, r.key.sizes)) is not None and not (d and r.modules)]
     if not near:
         return None
     distance, record = min(near, key=lambda pair: (pair[0], pair[1].ratio))

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..backend import backend_of
-from ..loop.analysis.nests import blocks
+from ..loop.analysis.nests import blocks, constant_extent, fed_by, loops_above
 from ..schedule.decisions import Decision, Decisions
 from ..schedule.domains import Value
 from ..support.random import Stream
@@ -82,6 +82,13 @@ class RuleSpace:
     def described(self) -> str:
         """Returns the decisions and the sizes of their domains as text."""
         return ", ".join(f"{name} ({d.domain.size})" for name, d in islice(self.decisions.items(), 12)) or "no decisions"
+
+
+def sums_by_size(space: RuleSpace) -> bool:
+    """True if the rules may add in another order for some sizes: they have several versions of a kernel with a sum of unknown length."""
+    func = space.func
+    loops = [(b, x) for b in blocks(func.body) for x in loops_above(func, b)]
+    return space.why.startswith("if ") and any("R" in fed_by(b, x) and constant_extent(func, x) is None for b, x in loops)
 
 
 def _searched(d: Decision) -> bool:

@@ -28,7 +28,7 @@ from .database import Database, Outcome, vector_of, vector_text
 from .kernel_code import compile_kernel
 from .module_space import ModuleSpace
 from .reference import in_f64
-from .rule_space import RuleSpace
+from .rule_space import RuleSpace, sums_by_size
 from .search_space import SearchSpace, Vector
 from .strategy import GAIN, Descent, Evolution, Strategy
 
@@ -102,13 +102,13 @@ class Tuner:
         model: Callable[[], CostModel] = Ridge,
         compile: Callable[[Any, Target, Decisions], Package] = compile_kernel,
         *,
-        modules: Callable[[str], Space | None] = lambda why: None,
+        modules: Callable[[RuleSpace], Space | None] = lambda rules: None,
     ) -> None:
         self.machine, self.database, self.runner = machine, database, runner
         self.deadline, self.started = deadline, time.monotonic()
         self.progress, self.compile = progress, compile
         self.strategy, self.model = strategy, model
-        self.modules = modules  # the space that is searched for a kernel instead of that of the rules, by what took it
+        self.modules = modules  # the space that is searched for a kernel instead of that of the rules
         self.current: TaskState | None = None  # the task whose arguments the runner has
         self.withdrawn = False
         self.candidates = 0  # measured by this tuner
@@ -148,13 +148,15 @@ class Tuner:
     def _state(self, task: Task) -> TaskState:
         """Returns what the database knows of a task."""
         rules = RuleSpace.of(task.func, self.machine, {})
-        of_modules = self.modules(rules.why)
+        of_modules = self.modules(rules)
         if of_modules is None:
             state = TaskState(task, rules, task.identity, self.strategy or Descent())
         else:
             space = ModuleSpace.of(task.func, self.machine, of_modules)
             identity = f"{task.identity} {of_modules.text()}"
             state = TaskState(task, space, identity, self.strategy or Evolution(), gained=OF_MODULES)
+            if of_modules.bits == "same" and sums_by_size(rules):
+                state.problem = "the rules add in another order for some sizes, which a schedule of modules does not follow"
         state.outcomes = self.database.trials(state.identity)
         known = self.database.task(state.identity)
         if known is not None:
