@@ -62,7 +62,10 @@ def test_records_are_shown_exported_merged_and_cleared(tmp_path: Path, cache: Pa
     tune("--export", str(a))
     b.write_text(a.read_text().replace("0.75", "0.5") + "this is none\n")
     assert tune("--clear") == "1 record removed\n" and tune("--show") == "0 records\n"
-    assert "b.tune, line 2" in tune("--merge", str(a), str(b), code=1)
+    own = Record(kernel_key(matmul.func, target("native")), {"0.lane": 1}, 0.1, (), 1e-5, "matmul", modules=("inline",))
+    a.write_text(a.read_text() + own.line() + "\n")
+    told = tune("--merge", str(a), str(b), code=1)
+    assert "b.tune, line 2" in told and "not taken: 1 of modules" in told
     assert "50 %" in tune("--show"), "of two records of one kernel the faster one stays"
     assert [r["ratio"] for r in json.loads(tune("--show", "--json"))] == [0.5]
 

@@ -22,7 +22,7 @@ from pliant.schedule.records import FILE, CarriedRecords, KernelKey, Record, nea
 from pliant.schedule.schedule import BlockHandle
 from pliant.schedule.spaces.module import DECLARED
 from pliant.schedule.spaces.modules import generic
-from pliant.schedule.spaces.replay import named, numbered
+from pliant.schedule.spaces.replay import is_known, known, named, numbered
 from pliant.support.errors import Error, ScheduleError
 from pliant.target import target
 from pliant.tune import Space, module
@@ -35,7 +35,7 @@ from pliant.tune.runner import Trial
 from pliant.tune.tasks import samples_of, tasks_of
 from pliant.tune.tuner import Tuner
 from pliant.tune.worker import _inexact
-from search_spaces import A, B, X, int8_dense, masked, norms, product, rows, triangle, two_sums, variance
+from search_spaces import A, B, X, depthwise, int8_dense, masked, norms, product, rows, triangle, two_sums, variance
 from tuning_kernels import matmul, own_cache
 
 AVX2 = target("x86-64-v3")
@@ -69,6 +69,24 @@ def test_what_is_drawn_is_legal_and_right(structure: str, seed: int) -> None:
     expected = 70 * X.astype(float).var(1)
     np.testing.assert_allclose(computed(s.program, X, shape=(3, 20)), expected, rtol=1e-5)
     assert s.rounding == []
+
+
+def test_remaining_rows_of_any_loop_are_tiled() -> None:
+    x, w = X[:, :50, :].reshape(-1)[:1280].reshape(8, 10, 16), B.reshape(-1)[:144].reshape(3, 3, 16)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(float), (3, 3), axis=(0, 1))
+    for choices in ({"y.rows0": 1, "y.rows1": 5}, {"y.rows0": 4, "y.rows1": 1}, {"y.lane": 1, "y.rows2": 1, "y.rows0": 4}):
+        s = SMALL.schedule(depthwise, {"y.lane": 2, "y.vectors": 1, **choices}, AVX2)
+        verify(s.func, claims=False)
+        found = computed(s.program, x, w, shape=(6, 8, 16))
+        np.testing.assert_allclose(found, np.einsum("ijcpq,pqc->ijc", windows, w), rtol=1e-5)
+
+
+@pytest.mark.parametrize("structure", ["RS", "SRSS", "SSRRS"])
+def test_any_structure(structure: str) -> None:
+    s = Space([tiling(structure), threads_and_vectors]).draw(product, 1, AVX2)
+    verify(s.func, claims=False)
+    assert "c_tile" in str(s.program)
+    np.testing.assert_allclose(computed(s.program, A, B, shape=(13, 40)), A.astype(float) @ B * 2 + 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -187,6 +205,13 @@ def test_a_module_forks_and_refuses() -> None:
     assert str(plain) != str(split) and len(Schedule(split).loops("c")) == len(Schedule(plain).loops("c")) + 1
     assert [d.name for d in Space([stops]).draw(matmul, 0, AVX2).decisions] == [], "the second way is refused: no choice"
     del DECLARED["stops"]
+
+
+def test_records_name_modules_with_their_versions() -> None:
+    assert Space([halves, tiling("SSRSRS")]).names() == ("halves@1", "tiling_SSRSRS")
+    assert known("halves@1") is halves and known("tiling_SSRSRS").name == "tiling_SSRSRS"
+    assert not any(map(is_known, ("halves@2", "halves", "tiling_SSR", "tiling_", "gone")))
+    assert Space([halves], bits="any").names() == (), "other bits are never recorded"
 
 
 def test_what_reorders_a_sum_is_not_taken() -> None:

@@ -149,7 +149,7 @@ def _show(options: argparse.Namespace) -> int:
 def _records(options: argparse.Namespace) -> int:
     """Exports, merges or clears the records, and prints how many; returns 1 if a line of a merged file is no record, else 0.
 
-    A merged record is kept unless the database has one that is as fast. Raises Usage if there is no file to merge.
+    Merged records are kept unless the database has one that is as fast, or modules made the schedule. Raises Usage without a file to merge.
     """
     from ..support.output_file import write_text
     from ..tune.database import export_lines, read_lines
@@ -170,10 +170,11 @@ def _records(options: argparse.Namespace) -> int:
                 with open(path, "rb") as source:
                     records, bad = read_lines(source)
                 refused += [f"{path}, {b}" for b in bad]
-                refused += [f"{path}, {r.kernel}: schedules of modules are searched on each machine" for r in records if r.modules]
-                records = [r for r in records if not r.modules]
-                facts["merged"] += len(records)
-                facts["kept"] += sum(database.add_record(r) for r in records)
+                own = [r for r in records if not r.modules]
+                if len(own) < len(records):
+                    print(f"not taken: {len(records) - len(own)} of modules, which each machine measures itself", file=sys.stderr)
+                facts["merged"] += len(own)
+                facts["kept"] += sum(database.add_record(r) for r in own)
     for reason in refused:
         print(f"not read: {reason}", file=sys.stderr)
     print(json.dumps(facts) if options.json else ", ".join(f"{n} record{'s' * (n != 1)} {what}" for what, n in facts.items()))

@@ -103,13 +103,31 @@ def sample_tile(s: Schedule, nest: Nest, target: Target) -> Tile:
     vectors = int(s.sample_categorical(tuple(range(1, most + 1)), name=f"{nest.name}.vectors"))
     left = max(1, (target.n_vector_registers - SPARE) // vectors)
     rows: dict[str, int] = {}
+    tailed = False
     for n in reversed([n for n in range(last + 1) if n != at]):
         extent = extent_of(s, nest, nest.spatial[n])
         most = min(MOST_ROWS, left, MOST_ROWS if extent is None else max(extent, 1))
-        legal = [r for r in range(1, most + 1) if not rows or (extent is not None and extent % r == 0)]  # others would make tails of tails
+        legal = [r for r in range(1, most + 1) if not tailed or not _leaves(extent, r)]  # there are no tails of tails
         size = int(s.sample_categorical(tuple(legal), name=f"{nest.name}.rows{n}"))
-        rows[nest.spatial[n]], left = size, left // size
+        rows[nest.spatial[n]], left, tailed = size, left // size, tailed or _leaves(extent, size)
     return Tile(nest.spatial[at], vectors, lanes, rows)
+
+
+def _leaves(extent: int | None, size: int) -> bool:
+    """True if iterations remain behind tiles of a size."""
+    return size > 1 and (extent is None or extent % size != 0)
+
+
+def with_tails_outside(s: Schedule, nest: Nest, tile: Tile) -> tuple[str, ...]:
+    """Returns the iterators in the order in which their loops are split: that with remaining rows first, after moving its loop outside.
+
+    So remaining rows are a nest of their own, and not a part of one.
+    """
+    tailed = [i for i, size in tile.rows.items() if _leaves(extent_of(s, nest, i), size)]
+    order = (*tailed, *(i for i in nest.spatial if i not in tailed))
+    if tailed:
+        s.reorder(*(s.loop(nest.name, i) for i in (*tailed, *nest.fixed, *order[len(tailed) :], *nest.reduced)))
+    return order
 
 
 def sample_reads(s: Schedule, nest: Nest, block: Block, at: LoopHandle) -> None:

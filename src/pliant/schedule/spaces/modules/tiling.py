@@ -20,7 +20,8 @@ from ....target import Target
 from ...library import cut_sum, end_sum
 from ...schedule import BlockHandle, Schedule
 from ..module import Module, Ways
-from .nest import Nest, Tile, join_consumers, levels_of_result, levels_of_sum, nest_of, sample_reads, sample_tile, sample_unroll
+from . import nest as loops_of
+from .nest import Nest, Tile
 
 
 def tiling(structure: str = "SSRS") -> Module:
@@ -32,12 +33,12 @@ def tiling(structure: str = "SSRS") -> Module:
 
 
 def _tiled(structure: str, s: Schedule, block: BlockHandle, target: Target) -> Ways:
-    nest = nest_of(s.program, block.block)
+    nest = loops_of.nest_of(s.program, block.block)
     if nest is None:
         return
-    tile = sample_tile(s, nest, target)
+    tile = loops_of.sample_tile(s, nest, target)
     names = [nest.name]
-    for iterator in nest.spatial:
+    for iterator in loops_of.with_tails_outside(s, nest, tile):
         lane = iterator == tile.lane
         inner = (tile.vectors, tile.lanes) if lane else (tile.rows[iterator],)
         for name in list(names):  # a block of remaining rows has the other loops whole
@@ -50,25 +51,25 @@ def _tiled(structure: str, s: Schedule, block: BlockHandle, target: Target) -> W
     for name in names:
         _sum(s, name, nest, tile, structure, target)
     for name in names:
-        join_consumers(s, f"{name}_write")
+        loops_of.join_consumers(s, f"{name}_write")
     yield s
 
 
 def _sum(s: Schedule, name: str, nest: Nest, tile: Tile, structure: str, target: Target) -> None:
     """Orders the loops of a block as the structure says, and sums in a tile of its own."""
     own, first = name == nest.name, structure.index("R")
-    over = levels_of_result(s, name, nest, tile, structure.count("S"))
+    over = loops_of.levels_of_result(s, name, nest, tile, structure.count("S"))
     loops = cut_sum(s, name, [s.loop(name, r) for r in nest.reduced], target)
-    loops, terms = levels_of_sum(s, name, loops, structure.count("R"), own)
+    loops, terms = loops_of.levels_of_sum(s, name, loops, structure.count("R"), own)
     levels = {"S": iter(over), "R": iter(terms)}
     order = [next(levels[kind]) for kind in structure]
     s.reorder(*(h for level in order for h in level))
     outside = [h for level in order[:first] for h in level]
     if own and outside:
-        sample_reads(s, nest, s.block(name).block, outside[-1])
-    scope: Scope = "register" if "S" not in structure[first:-1].rstrip("S") else "stack"
+        loops_of.sample_reads(s, nest, s.block(name).block, outside[-1])
+    scope: Scope = "register" if set(structure[first:-1]) == {"R"} else "stack"
     written = s.cache_write(name, outside[-1] if outside else None, scope=scope)
-    unrolled = sample_unroll(s, name, loops.loops[-1]) if own else 1
+    unrolled = loops_of.sample_unroll(s, name, loops.loops[-1]) if own else 1
     end_sum(s, name, loops, written, order[-1], target, scope)
     if unrolled > 1:
         s.unroll(s.split(s.loops(name)[-1 - len(order[-1])], None, unrolled)[1])
