@@ -117,7 +117,7 @@ def int8_template() -> Schedule:
     return s
 
 
-TILE = {"c.lane": 1, "c.outer0": (2, 2), "c.read0": 0, "c.read1": 0}
+TILE = {"c.lane": 1, "c.whole": 0, "c.outer0": (2, 2), "c.read0": 0, "c.read1": 0}
 CASES: Mapping[str, tuple[Any, Callable[[], Schedule], Sequence[Module], Mapping[str, Any]]] = {
     "always inline": (chain, always_inline, (inline, threads_and_vectors), {"t.inline": 0}),
     "compute location": (chain, compute_at_root_or_loop, (compute_location, threads_and_vectors), {"t.location": 1}),
@@ -137,7 +137,7 @@ CASES: Mapping[str, tuple[Any, Callable[[], Schedule], Sequence[Module], Mapping
         depthwise,
         depthwise_template,
         (tiling("SRS"), threads_and_vectors),
-        {"y.lane": 2, "y.vectors": 2, "y.rows0": 1, "y.rows1": 4, "y.read0": 0, "y.read1": 0, "y.unroll": 1},
+        {"y.lane": 2, "y.vectors": 2, "y.rows0": 1, "y.rows1": 4, "y.read0": 0, "y.read1": 0, "y.whole": 0, "y.unroll": 1},
     ),
     "`dense_int8.x86`": (
         int8_dense,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 from ....loop.analysis.block_kind import elementwise
@@ -21,7 +22,8 @@ from ...schedule import LoopHandle, Schedule
 SPARE = 2  # vector registers that a tile leaves to its operands
 MOST_VECTORS = 4  # most vectors of a tile along its lanes
 MOST_ROWS = 8  # most iterations of any other loop of a tile
-MOST_UNROLLED = 8  # steps of a sum
+MOST_UNROLLED = 8  # steps of the innermost loop of a sum
+MOST_WHOLE = 32  # steps of loops that are unrolled whole
 LANE = 0.8  # how likely the lanes of a drawn tile are contiguous in the result
 
 
@@ -140,11 +142,18 @@ def sample_reads(s: Schedule, nest: Nest, block: Block, at: LoopHandle) -> None:
             s.cache_read(nest.name, name, at, scope="stack")
 
 
-def sample_unroll(s: Schedule, name: str, last: LoopHandle) -> int:
-    """Samples how many steps of the innermost loop of a sum are unrolled, a divisor of their number: `<block>.unroll`."""
-    step = constant_extent(s.program, last.loop) or 1
-    legal = [n for n in range(1, MOST_UNROLLED + 1) if step % n == 0]
-    return int(s.sample_categorical(tuple(legal), name=f"{name}.unroll")) if len(legal) > 1 else 1
+def sample_unroll(s: Schedule, name: str, loops: Sequence[LoopHandle]) -> int:
+    """Samples how many of the innermost loops of a sum are unrolled whole, as those over a window: `<block>.whole`; unrolls them.
+
+    Returns how many steps of the innermost loop are to be unrolled where none is, a divisor of their number: `<block>.unroll`.
+    """
+    extents = [constant_extent(s.program, h.loop) or 0 for h in loops]  # 0: unknown
+    most = max(n for n in range(len(loops) + 1) if 0 < prod(extents[len(loops) - n :]) <= MOST_WHOLE)
+    whole = int(s.sample_categorical(tuple(range(most + 1)), name=f"{name}.whole")) if most else 0
+    for h in loops[len(loops) - whole :]:
+        s.unroll(h)
+    legal = [n for n in range(1, MOST_UNROLLED + 1) if extents[-1] and extents[-1] % n == 0]
+    return int(s.sample_categorical(tuple(legal), name=f"{name}.unroll")) if not whole and len(legal) > 1 else 1
 
 
 def levels_of_result(s: Schedule, name: str, nest: Nest, tile: Tile, count: int) -> list[list[LoopHandle]]:

@@ -69,7 +69,7 @@ def _sum(s: Schedule, name: str, nest: Nest, tile: Tile, structure: str, target:
         loops_of.sample_reads(s, nest, s.block(name).block, outside[-1])
     scope: Scope = "register" if set(structure[first:-1]) == {"R"} else "stack"
     written = s.cache_write(name, outside[-1] if outside else None, scope=scope)
-    unrolled = loops_of.sample_unroll(s, name, loops.loops[-1]) if own else 1
+    unrolled = loops_of.sample_unroll(s, name, loops.loops) if own else 1
     end_sum(s, name, loops, written, order[-1], target, scope)
     if unrolled > 1:
         s.unroll(s.split(s.loops(name)[-1 - len(order[-1])], None, unrolled)[1])
