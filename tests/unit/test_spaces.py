@@ -16,7 +16,7 @@ from pliant.interp.loop import run_loop
 from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.program import Program
-from pliant.schedule import Schedule
+from pliant.schedule import Schedule, Trace
 from pliant.schedule.decisions import DecisionError
 from pliant.schedule.records import FILE, CarriedRecords, KernelKey, Record, nearest, parse
 from pliant.schedule.schedule import BlockHandle
@@ -64,6 +64,7 @@ def test_what_is_drawn_is_legal_and_right(structure: str, seed: int) -> None:
     s = space.draw(product, seed, AVX2)
     verify(s.func, claims=False)
     np.testing.assert_allclose(computed(s.program, A, B, shape=(13, 40)), A.astype(float) @ B * 2 + 1, rtol=1e-5)
+    assert_same(Trace.from_json(s.trace.to_json()).schedule(product.func).program, s.program)
     s = space.draw(variance, seed, AVX2)
     verify(s.func, claims=False)
     expected = 70 * X.astype(float).var(1)

@@ -161,7 +161,7 @@ class OfKernel:
         is not in the domain. `reorders` says that another value changes the order of a sum:
         a record has no say in those.
         """
-        full, legal = self.names.get(name, ""), _domain(domain)
+        full, legal = self.names.get(name, ""), as_domain(domain)
         value = legal.member(self.values[full]) if full else default
         if not full and name in self.recorded and not reorders and legal.size:
             value, why = legal.nearest(self.recorded[name]), "from a record of tuning"
@@ -204,7 +204,7 @@ class Drawn(OfKernel):
 
         Returns the default if another value would reorder a sum and that is not allowed.
         """
-        legal = _domain(domain)
+        legal = as_domain(domain)
         value = default if reorders and not self.may_reorder else legal.member(self.drawn[name]) if name in self.drawn else None
         value = legal.draw(self.stream) if value is None else value
         self.drawn[name] = value
@@ -252,7 +252,7 @@ class Decide:
         return self.kernel.decide(f"{self.block}.{what}", domain, default, reorders, kind, why)
 
 
-def _domain(domain: Domain[V] | Sequence[V]) -> Domain[V]:
+def as_domain(domain: Domain[V] | Sequence[V]) -> Domain[V]:
     """Return `domain` itself if it is a Domain; wrap a list of values in `Choices`."""
     return domain if isinstance(domain, Domain) else Choices(domain)
 

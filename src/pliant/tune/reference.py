@@ -12,8 +12,8 @@ from functools import partial
 
 from ..loop.analysis.nests import accesses, blocks
 from ..loop.stmt import Func
+from ..schedule.library import tried
 from ..schedule.schedule import Schedule
-from ..schedule.spaces.modules.nest import tried
 
 
 def in_f64(func: Func) -> Func:

@@ -22,7 +22,7 @@ from .convolution_roles import block_sizes
 from .driver import default_family, default_schedule
 from .layouts import operand_layouts, with_casts_inside
 from .parallelize import share
-from .record import Packing, Parts, Promotable, Tile
+from .record import Packing, Parts, Promotable, Tile, tried
 from .table import declared_rules_text, rule, rules_for, unregister_rule
 from .usual_sums import cut_sum, end_sum, finish_sum, finish_sums, prepare_sums
 from .winograd import transforms_tiles
@@ -59,6 +59,7 @@ __all__ = [
     "rule",
     "share",
     "transforms_tiles",
+    "tried",
     "unregister_rule",
     "with_casts_inside",
 ]

@@ -44,7 +44,7 @@ class Module:
         return self.name if not self.declared else f"{self.name}@{self.version}" if self.version else ""
 
     def ways(self, s: Schedule, block: BlockHandle, target: Target) -> list[Schedule]:
-        """Returns the schedules that the function yields for a block, each as it was then; none if it refuses before the first.
+        """Return the schedules that the function yields for a block, each as it was then; none if it refuses before the first.
 
         `s` is the function's to change. Raises a ScheduleError for a function that yields something else, or without end.
         """
@@ -78,7 +78,7 @@ def module(*, name: str = "", version: str | None = None) -> Callable[[Callable[
 
 
 def module(function: Callable[..., Ways] | None = None, /, *, name: str = "", version: str | None = None) -> Any:
-    """Declares a module of a search space: a generator function over a schedule and a block, and over the target if it wants that.
+    """Declare a module of a search space: a generator function over a schedule and a block, and over the target if it wants that.
 
     The block is a handle: `block.block` is the statement. The name is that of the function, unless `name` says another one. Records of
     tuning name modules with their versions; what a module without a version finds is returned, but not recorded. Raises a ScheduleError for
@@ -90,7 +90,7 @@ def module(function: Callable[..., Ways] | None = None, /, *, name: str = "", ve
 
 
 def module_of(function: Callable[..., Ways], name: str, version: str | None) -> Module:
-    """Returns the declared module of a function; a later one of the same name replaces it."""
+    """Return the declared module of a function; a later one of the same name replaces it."""
     own = name or getattr(function, "__name__", "")
     count = len(inspect.signature(function).parameters) if callable(function) else 0
     if count not in (2, 3) or not own.isidentifier():

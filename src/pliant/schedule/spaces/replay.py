@@ -24,7 +24,7 @@ from .space import Point, Space
 
 
 def numbered(name: str, func: Func) -> str:
-    """Returns the name of a choice with a number in the program instead of the name of a block, or of a buffer that it copies."""
+    """Return the name of a choice with a number in the program instead of the name of a block, or of a buffer that it copies."""
     block, _, what = name.rpartition(".")
     codes = {name: code for code, name in _names(func).items()}
     of = max((n for n in codes if block == n or block.startswith(f"{n}_")), key=len, default=None)
@@ -32,7 +32,7 @@ def numbered(name: str, func: Func) -> str:
 
 
 def named(vector: Mapping[str, Value], func: Func) -> dict[str, Value]:
-    """Returns the vector under the names of the blocks and buffers of a program."""
+    """Return the vector under the names of the blocks and buffers of a program."""
     names = _names(func)
     values: dict[str, Value] = {}
     for name, value in vector.items():
@@ -43,24 +43,24 @@ def named(vector: Mapping[str, Value], func: Func) -> dict[str, Value]:
 
 
 def _names(func: Func) -> dict[str, str]:
-    """Returns what the blocks and the buffers of a program are called, by their numbers: "0" is a block, "b0" a buffer."""
+    """Return what the blocks and the buffers of a program are called, by their numbers: "0" is a block, "b0" a buffer."""
     buffers = [*func.buffers, *(x.buffer for x in walk_stmts(func.body) if isinstance(x, Alloc))]
     numbers = {f"b{n}": b.name for n, b in enumerate(buffers)}
     return numbers | {str(n): b.name for n, b in enumerate(blocks(func.body))}
 
 
 def replayed(space: Space, func: Func, target: Target, vector: Mapping[str, Value]) -> Schedule:
-    """Returns the schedule of a vector; raises a DecisionError for one that is not legal here."""
+    """Return the schedule of a vector; raises a DecisionError for one that is not legal here."""
     return space.at(func, target, Point(func.name, named(vector, func), whole=True))
 
 
 def scheduled(modules: Sequence[str], vector: Mapping[str, Value], func: Func, target: Target) -> Func:
-    """Returns the program that the modules of a record make with its choices; raises a ScheduleError if the record does not apply."""
+    """Return the program that the modules of a record make with its choices; raises a ScheduleError if the record does not apply."""
     return replayed(Space([known(name) for name in modules]), func, target, vector).func
 
 
 def known(name: str) -> Module:
-    """Returns the module that a record names: one of Pliant's, or a declared one of the same version; raises a ScheduleError if none is."""
+    """Return the module that a record names: one of Pliant's, or a declared one of the same version; raises a ScheduleError if none is."""
     declared = DECLARED.get(name.partition("@")[0])
     found = declared if declared is not None and declared.recorded == name else module_named(name)
     if found is None:

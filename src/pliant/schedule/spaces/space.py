@@ -2,8 +2,8 @@
 
     space = Space([inline, tiling("SSRS"), threads_and_vectors])
     s = space.draw(matmul, seed=1)                      # a schedule; all of them are legal
-    s.decisions                                         # what was chosen: (Decision("c.tile0", (4, 6), …), …)
-    space.schedule(matmul, {"c.tile0": (2, 6)})         # the schedule with these choices, the others as of seed 0
+    s.decisions                                         # what was chosen: (…, Decision("c.vectors", 2, …), Decision("c.rows0", 6, …), …)
+    space.schedule(matmul, {"c.rows0": 4})              # the schedule with these choices, the others as of seed 0
     print(s.program); print(s.trace)
 
 A module sees the blocks as they are when its turn comes, in program order: a producer before its consumers. Where it yields several
@@ -26,7 +26,7 @@ from ...support.random import Stream
 from ...support.source import caller_span
 from ...target import Target
 from ...target import target as find_target
-from ..decisions import DecisionError, OfKernel, _domain
+from ..decisions import DecisionError, OfKernel, as_domain
 from ..domains import Domain, V
 from ..library import finish_sums, prepare_sums
 from ..schedule import Schedule
@@ -50,8 +50,8 @@ class Point(OfKernel):
         self.values_made: dict[str, Any] = {}  # all, also those of ways that were not taken: with them, the schedule is made again
 
     def decide(self, name: str, domain: Domain[V] | Sequence[V], default: V, reorders: bool, kind: Any, why: Any) -> V:
-        """Returns the value by name, else a drawn one; raises a DecisionError for one that is not legal."""
-        legal = _domain(domain)
+        """Return the value by name, else a drawn one; raises a DecisionError for one that is not legal."""
+        legal = as_domain(domain)
         if name not in self.wanted:
             drawn = self.values_made[name] = legal.draw(Stream(self.seed).fork(name))
             return drawn
@@ -66,7 +66,7 @@ class Space:
     """A space of schedules: modules, in the order in which they are applied."""
 
     def __init__(self, modules: Sequence[Module], bits: Bits = "same") -> None:
-        """Makes the space of some modules; with `bits="any"` also schedules that add in another order than the default rules.
+        """Make the space of some modules; with `bits="any"` also schedules that add in another order than the default rules.
 
         Raises a ScheduleError for something that is no module.
         """
@@ -78,20 +78,20 @@ class Space:
         self._own = uuid4().hex  # stands for modules without a version: what was measured of them serves this space alone
 
     def names(self) -> tuple[str, ...]:
-        """Returns the names of the modules, as records have them; none if one of them cannot be recorded, or sums may be reordered."""
+        """Return the names of the modules, as records have them; none if one of them cannot be recorded, or sums may be reordered."""
         names = tuple(m.recorded for m in self.modules)
         return names if all(names) and self.bits == "same" else ()
 
     def text(self) -> str:
-        """Returns text that tells spaces apart: their modules with versions, and the bits they keep."""
+        """Return text that tells spaces apart: their modules with versions, and the bits they keep."""
         return f"{self.bits} {' '.join(m.recorded or f'{m.name}@{self._own}' for m in self.modules)}"
 
     def draw(self, kernel: Any, seed: int = 0, target: str | Target = "native") -> Schedule:
-        """Returns a random schedule of a loop program (a kernel or a `Func`); the same one for the same seed."""
+        """Return a random schedule of a loop program (a kernel or a `Func`); the same one for the same seed."""
         return self.schedule(kernel, {}, target, seed)
 
     def schedule(self, kernel: Any, decisions: Mapping[str, Any], target: str | Target = "native", seed: int = 0) -> Schedule:
-        """Returns the schedule with some decisions by name, and the others of the seed.
+        """Return the schedule with some decisions by name, and the others of the seed.
 
         Raises a DecisionError for a value that is not legal, and for a name that no module has asked about.
         """
@@ -99,7 +99,7 @@ class Space:
         return self.at(func, target if isinstance(target, Target) else find_target(target), Point(func.name, decisions, seed))
 
     def at(self, func: Func, target: Target, point: Point) -> Schedule:
-        """Returns the schedule of a loop program at a point of the space."""
+        """Return the schedule of a loop program at a point of the space."""
         s = Schedule(func, decisions=point)
         prepare_sums(s, target)
         for m in self.modules:
@@ -117,7 +117,7 @@ class Space:
         return s
 
     def _after(self, m: Module, s: Schedule, block: str, target: Target) -> Schedule:
-        """Returns the schedule after a module had its turn at a block."""
+        """Return the schedule after a module had its turn at a block."""
         before = s.copy()
         ways = [w for w in m.ways(before, before.block(block), target) if self.bits == "any" or len(w.rounding) <= len(s.rounding)]
         if len(ways) <= 1:

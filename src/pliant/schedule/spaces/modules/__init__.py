@@ -15,7 +15,7 @@ PLAIN = (fission, inline, compute_location, tensor_tiling, rfactor, threads_and_
 
 
 def module_named(name: str) -> Module | None:
-    """Returns the module of Pliant that has a name, as `tiling_SSRS` has; None if there is none."""
+    """Return the module of Pliant that has a name, as `tiling_SSRS` has; None if there is none."""
     if name.startswith("tiling_"):
         try:
             return tiling(name.removeprefix("tiling_"))
@@ -25,7 +25,7 @@ def module_named(name: str) -> Module | None:
 
 
 def generic() -> Space:
-    """Returns the space for kernels that no rule takes."""
+    """Return the space for kernels that no rule takes."""
     return Space([fission, inline, compute_location, tensor_tiling, rfactor, tiling("SSRS"), threads_and_vectors])
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...library import tried
 from ...schedule import BlockHandle, Schedule
 from ..module import Module, Ways
-from .nest import tried
 
 STAYS = 0.7  # how likely a drawn producer is not moved: a moved one and its reader share loops, and are not tiled
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...library import tried
 from ...schedule import BlockHandle, Schedule
 from ..module import Module, Ways
-from .nest import tried
 
 
 def _cut(s: Schedule, block: BlockHandle) -> Ways:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
 
 from ....loop.analysis.block_kind import elementwise
 from ....loop.analysis.nest_shape import loop_per_iterator
 from ....loop.analysis.nests import accesses, blocks, constant_extent, loops_above, path_to, plain_iters
 from ....loop.stmt import Block, For, Func, Reduce, Seq, zero
-from ....support.errors import ScheduleError
 from ....sym.expr import free_vars
 from ....target import Target
-from ...decisions import DecisionError
-from ...library import Loops
+from ...library import Loops, tried
 from ...schedule import LoopHandle, Schedule
 
 SPARE = 2  # vector registers that a tile leaves to its operands
@@ -48,19 +45,8 @@ class Tile:
     rows: dict[str, int]
 
 
-def tried(act: Callable[[], Any]) -> bool:
-    """Calls a primitive; returns False if it refuses. A decision that is not legal still raises."""
-    try:
-        act()
-    except DecisionError:
-        raise
-    except ScheduleError:
-        return False
-    return True
-
-
 def nest_of(func: Func, block: Block, whole: bool = False) -> Nest | None:
-    """Returns the iterators of a reduction with its init in a nest of its own; None for any other block, also for one that is scheduled.
+    """Return the iterators of a reduction with its init in a nest of its own; None for any other block, also for one that is scheduled.
 
     Other than for rules, it may have a predicate, and extents may depend on outer loops. None also for a reduction of everything to one
     element, unless `whole`.
@@ -86,12 +72,12 @@ def nest_of(func: Func, block: Block, whole: bool = False) -> Nest | None:
 
 
 def extent_of(s: Schedule, nest: Nest, iterator: str) -> int | None:
-    """Returns the constant extent of an iterator's loop before it is split; None if it has none."""
+    """Return the constant extent of an iterator's loop before it is split; None if it has none."""
     return constant_extent(s.program, s.loop(nest.name, iterator).loop)
 
 
 def sample_tile(s: Schedule, nest: Nest, target: Target) -> Tile:
-    """Samples a tile that fits the vector registers: `<block>.lane`, `<block>.vectors`, and `<block>.rows<n>` for each other dim n."""
+    """Sample a tile that fits the vector registers: `<block>.lane`, `<block>.vectors`, and `<block>.rows<n>` for each other dim n."""
     last = len(nest.spatial) - 1
     at = last
     if last:
@@ -121,7 +107,7 @@ def _leaves(extent: int | None, size: int) -> bool:
 
 
 def with_tails_outside(s: Schedule, nest: Nest, tile: Tile) -> tuple[str, ...]:
-    """Returns the iterators in the order in which their loops are split: that with remaining rows first, after moving its loop outside.
+    """Return the iterators in the order in which their loops are split: that with remaining rows first, after moving its loop outside.
 
     So remaining rows are a nest of their own, and not a part of one.
     """
@@ -133,7 +119,7 @@ def with_tails_outside(s: Schedule, nest: Nest, tile: Tile) -> tuple[str, ...]:
 
 
 def sample_reads(s: Schedule, nest: Nest, block: Block, at: LoopHandle) -> None:
-    """Samples for each operand whether a copy of what a tile reads is made when it begins: `<block>.read<n>`."""
+    """Sample for each operand whether a copy of what a tile reads is made when it begins: `<block>.read<n>`."""
     operands = dict.fromkeys(a.buffer.name for a in accesses(block) if not a.write)
     results = {a.buffer.name for a in accesses(block) if a.write}
     for n, name in enumerate(x for x in operands if x not in results):
@@ -143,9 +129,9 @@ def sample_reads(s: Schedule, nest: Nest, block: Block, at: LoopHandle) -> None:
 
 
 def sample_unroll(s: Schedule, name: str, loops: Sequence[LoopHandle]) -> int:
-    """Samples how many of the innermost loops of a sum are unrolled whole, as those over a window: `<block>.whole`; unrolls them.
+    """Sample how many of the innermost loops of a sum are unrolled whole, as those over a window: `<block>.whole`; unrolls them.
 
-    Returns how many steps of the innermost loop are to be unrolled where none is, a divisor of their number: `<block>.unroll`.
+    Return how many steps of the innermost loop are to be unrolled where none is, a divisor of their number: `<block>.unroll`.
     """
     extents = [constant_extent(s.program, h.loop) or 0 for h in loops]  # 0: unknown
     most = max(n for n in range(len(loops) + 1) if 0 < prod(extents[len(loops) - n :]) <= MOST_WHOLE)
@@ -157,7 +143,7 @@ def sample_unroll(s: Schedule, name: str, loops: Sequence[LoopHandle]) -> int:
 
 
 def levels_of_result(s: Schedule, name: str, nest: Nest, tile: Tile, count: int) -> list[list[LoopHandle]]:
-    """Returns the loops over the result by levels, outermost first; a block of remaining rows has the outer ones all in one level."""
+    """Return the loops over the result by levels, outermost first; a block of remaining rows has the outer ones all in one level."""
     levels: list[list[LoopHandle]] = [[s.loop(name, i) for i in nest.fixed], *([] for _ in range(count - 1))]
     for iterator in (*(i for i in nest.spatial if i != tile.lane), tile.lane):
         own = s.loops(name, iterator)
@@ -170,7 +156,7 @@ def levels_of_result(s: Schedule, name: str, nest: Nest, tile: Tile, count: int)
 
 
 def levels_of_sum(s: Schedule, name: str, loops: Loops, count: int, splits: bool) -> tuple[Loops, list[list[LoopHandle]]]:
-    """Returns the loops of a sum, and the same by levels: its parts are levels, else the last loop may be split: `<block>.terms`."""
+    """Return the loops of a sum, and the same by levels: its parts are levels, else the last loop may be split: `<block>.terms`."""
     if count == 1:
         return loops, [list(loops.loops)]
     cut = max(loops.parts, default=-1) + 1
@@ -182,7 +168,7 @@ def levels_of_sum(s: Schedule, name: str, loops: Loops, count: int, splits: bool
 
 
 def join_consumers(s: Schedule, name: str) -> None:
-    """Computes the elementwise blocks that follow a block in its write-back, as far as that is legal."""
+    """Compute the elementwise blocks that follow a block in its write-back, as far as that is legal."""
     order = [b.name for b in blocks(s.program.body)]
     for b in blocks(s.program.body)[order.index(name) + 1 :]:
         if elementwise(b) is not None:

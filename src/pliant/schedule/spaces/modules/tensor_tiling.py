@@ -12,9 +12,9 @@ from functools import partial
 from ....loop.analysis.nests import constant_extent, fed_by
 from ....target import Target
 from ...auto_tensorize import auto_tensorize, matches
+from ...library import tried
 from ...schedule import BlockHandle, LoopHandle, Schedule
 from ..module import Module, Ways
-from .nest import tried
 
 IN_REGISTERS = (0, 1, 2, 4, 8)  # tiles of the result side by side; 0: in memory
 
@@ -32,7 +32,7 @@ def _tensorized(s: Schedule, block: BlockHandle, target: Target) -> Ways:
 
 
 def _apply(s: Schedule, name: str, instruction: str, tiles: int, choices: str) -> None:
-    """Makes a block an instruction, and puts the outer loops around it into two levels, by sampled factors where extents are constant."""
+    """Make a block an instruction, and puts the outer loops around it into two levels, by sampled factors where extents are constant."""
     done = auto_tensorize(s, name, instruction, tiles)
     outer: list[LoopHandle] = []
     for h in s.loops(done):

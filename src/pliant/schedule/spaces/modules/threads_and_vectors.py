@@ -12,10 +12,10 @@ from ....loop.analysis.nests import accesses, constant_extent, fed_by
 from ....loop.stmt import Block
 from ....sym.expr import free_vars
 from ....target import Target
-from ...library import finish_sum, share
+from ...library import finish_sum, share, tried
 from ...schedule import BlockHandle, LoopHandle, Schedule
 from ..module import Module, Ways
-from .nest import LANE, tried
+from .nest import LANE
 
 MOST_UNROLLED = 16  # iterations
 
@@ -38,7 +38,7 @@ def _finished(s: Schedule, block: BlockHandle, target: Target) -> Ways:
 
 
 def _vectorize(s: Schedule, name: str, block: BlockHandle) -> None:
-    """Samples along which loop the lanes are, moves that loop inside, and samples whether the one around it is unrolled."""
+    """Sample along which loop the lanes are, moves that loop inside, and samples whether the one around it is unrolled."""
     inside = alone(s.program, block.block)
     loops = [h for h in s.loops(block) if h.loop.kind == "serial" and h.loop in inside]
     lanes = [h for h in loops if fed_by(block.block, h.loop) == {"S"}]

@@ -25,7 +25,7 @@ from .nest import Nest, Tile
 
 
 def tiling(structure: str = "SSRS") -> Module:
-    """Returns the module of a structure: S and R, of each at least one, an S last. Raises a ScheduleError for another text."""
+    """Return the module of a structure: S and R, of each at least one, an S last. Raises a ScheduleError for another text."""
     if set(structure) != {"S", "R"} or not structure.endswith("S"):
         help = "as in SSRS: a level of loops over the result for each S, over the terms for each R"
         raise ScheduleError(f"{structure!r} is no structure of tiles", where=caller_span(), help=help)
@@ -56,7 +56,7 @@ def _tiled(structure: str, s: Schedule, block: BlockHandle, target: Target) -> W
 
 
 def _sum(s: Schedule, name: str, nest: Nest, tile: Tile, structure: str, target: Target) -> None:
-    """Orders the loops of a block as the structure says, and sums in a tile of its own."""
+    """Order the loops of a block as the structure says, and sums in a tile of its own."""
     own, first = name == nest.name, structure.index("R")
     over = loops_of.levels_of_result(s, name, nest, tile, structure.count("S"))
     loops = cut_sum(s, name, [s.loop(name, r) for r in nest.reduced], target)
