@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,21 @@ from pliant.loop.structural import assert_same
 from pliant.loop.verify import verify
 from pliant.program import Program
 from pliant.schedule import Schedule, Trace
-from pliant.schedule.decisions import DecisionError
+from pliant.schedule.decisions import Decision, DecisionError
+from pliant.schedule.domains import Choices, PerfectTiles, Value
 from pliant.schedule.records import FILE, CarriedRecords, KernelKey, Record, nearest, parse
 from pliant.schedule.schedule import BlockHandle
 from pliant.schedule.spaces.module import DECLARED
 from pliant.schedule.spaces.modules import generic
 from pliant.schedule.spaces.replay import is_known, known, named, numbered
 from pliant.support.errors import Error, ScheduleError
+from pliant.support.random import Stream
 from pliant.target import target
-from pliant.tune import Space, module
+from pliant.tune import Space, module, mutator
 from pliant.tune.database import Database
 from pliant.tune.module_space import ModuleSpace
 from pliant.tune.modules import inline, rfactor, threads_and_vectors, tiling
+from pliant.tune.mutators import move_factor, mutated, step
 from pliant.tune.reference import in_f64
 from pliant.tune.rule_space import RuleSpace, sums_by_size
 from pliant.tune.runner import Trial
@@ -354,8 +358,6 @@ def test_vectors_fit_programs_with_other_names() -> None:
 
 
 def test_neighbors_differ_in_a_choice_and_are_legal() -> None:
-    from pliant.support.random import Stream
-
     space = ModuleSpace.of(product.func, AVX2, generic())
     near = space.around(space.drawn(Stream(0)))
     for stream in map(Stream, range(4)):
@@ -363,6 +365,29 @@ def test_neighbors_differ_in_a_choice_and_are_legal() -> None:
         assert vector != near.vector
         func, _ = space.candidate(vector)
         verify(func, claims=False)
+
+
+def test_mutators_change_choices_by_steps() -> None:
+    tile = Decision("c.outer0", (4, 6), PerfectTiles(24, 2, 64), (4, 6))
+    moved = {move_factor(tile, Stream(n)) for n in range(40)}
+    assert moved == {None, (2, 12), (8, 3), (12, 2)}, "a factor 2 or 3 moved to the other part, or nothing"
+    rows = Decision("c.rows0", 4, Choices((1, 2, 4, 8)), 1)
+    assert {step(rows, Stream(n)) for n in range(40)} == {None, 2, 8}
+    word = Decision("c.tail", "cut", Choices(("cut", "guard")), "cut")
+    assert move_factor(word, Stream(0)) is step(word, Stream(0)) is None
+    assert {mutated(word, Stream(n)) for n in range(9)} == {"cut", "guard"}, "drawn where no mutator answers"
+
+
+def test_a_mutator_of_a_user_goes_first_and_may_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pliant.tune.mutators.DECLARED", {})
+    rows = Decision("c.rows0", 4, Choices((1, 2, 4, 8, 16)), 1)
+
+    @mutator
+    def far(decision: Decision, stream: Stream) -> Value | None:
+        return 16 if decision.name == "c.rows0" else 3
+
+    assert {mutated(rows, Stream(n)) for n in range(9)} == {16}
+    assert {mutated(replace(rows, name="c.rows1"), Stream(n)) for n in range(40)} <= {1, 2, 4, 8, 16}
 
 
 def test_the_search_keeps_what_it_measured(tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from ..schedule.spaces.module import Module, module
     from ..schedule.spaces.space import Space
     from .cost_model import CostModel, Ridge
+    from .mutators import mutator
     from .strategy import Descent, Evolution, Strategy
 
-__all__ = ["CostModel", "Descent", "Evolution", "Module", "Ridge", "Space", "Strategy", "module"]
+__all__ = ["CostModel", "Descent", "Evolution", "Module", "Ridge", "Space", "Strategy", "module", "mutator"]
 
 _HOME = {
     **dict.fromkeys(("CostModel", "Ridge"), ".cost_model"),
     **dict.fromkeys(("Descent", "Evolution", "Strategy"), ".strategy"),
     **dict.fromkeys(("Module", "module"), "..schedule.spaces.module"),
+    "mutator": ".mutators",
     "Space": "..schedule.spaces.space",
 }
 

@@ -2,7 +2,7 @@
 
     space = ModuleSpace.of(func, target, Space([inline, tiling("SSRS"), threads_and_vectors]))
     vector = space.drawn(stream)                      # {"0.lane": 1, "0.vectors": 2, "0_tail5.unroll": 2, …}
-    next(space.around(vector).neighbors(stream))      # one choice drawn anew, the others as they are, as far as they are legal
+    next(space.around(vector).neighbors(stream))      # one choice changed (`mutators.py`), the others as they are, as far as they are legal
     space.candidate(vector)                           # the scheduled program
 
 A vector holds all choices of a schedule; the empty one is the schedule of the rules, to which all others are compared. Names are those of
@@ -20,6 +20,7 @@ from ..schedule.domains import Value
 from ..schedule.spaces.replay import named, numbered, replayed
 from ..schedule.spaces.space import Point, Space
 from ..support.random import Stream
+from .mutators import mutated
 from .search_space import Vector
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class ModuleSpace:
         return self._at(Point(self.func.name, named(vector, self.func), whole=True)) if vector else self
 
     def neighbors(self, stream: Stream) -> Iterator[dict[str, Value]]:
-        """Yields vectors of which one choice was drawn anew; choices that this makes illegal become the nearest legal ones."""
+        """Yields vectors of which one choice was changed by a mutator; choices that this makes illegal become the nearest legal ones."""
         for name in stream_order(list(self.decisions), stream):
             d = self.decisions[name]
-            value = d.domain.draw(stream)
+            value = mutated(d, stream)
             if value != d.value:
                 wanted = named({**self.vector, name: value}, self.func)
                 yield dict(self._at(Point(self.func.name, wanted, repairs=True)).vector)
