@@ -174,6 +174,20 @@ def test_sums_that_depend_on_sizes_are_left_to_the_rules() -> None:
     assert Tuner(tasks, HERE, EMPTY, unused, 0.0, modules=lambda rules: anything).states[0].problem == ""
 
 
+def test_a_broken_module_is_told() -> None:
+    @module
+    def broken(s: Schedule, block: BlockHandle) -> Iterator[Any]:
+        yield s.program
+
+    with pytest.raises(ScheduleError, match="a module yields schedules"):
+        Space([broken]).draw(matmul)
+    unused: Any = None
+    tasks, _ = tasks_of(Program.of_kernel(norms.func), HERE, [{}])
+    (state,) = Tuner(tasks, HERE, EMPTY, unused, 0.0, modules=lambda rules: Space([broken])).states
+    assert "a module yields schedules" in state.problem and state.record is None
+    del DECLARED["broken"]
+
+
 def test_a_record_of_modules_serves_its_sizes_alone() -> None:
     record = Record(KernelKey("f" * 64, (20, 40)), {"0.lane": 1}, 0.5, (), 1e-6, modules=("inline",))
     assert nearest(record.key, [record]) == (record, "")

@@ -163,7 +163,7 @@ class Kernels:
             return None, "decisions are asked for"
         try:
             return replayed_record(found.record, func, self.target), ""
-        except ScheduleError as error:
+        except Error as error:
             return None, error.what
 
     def _scheduled(self, func: Func, key: bytes, checked: bool, found: Found | None) -> ScheduledKernel:
@@ -281,15 +281,12 @@ def reordering(decisions: OfKernel) -> str:
 
 
 def replayed_record(record: Record, func: Func, target: Target) -> Func:
-    """Returns the program that the modules of a record make, verified; raises a ScheduleError if the record does not apply."""
+    """Returns the program that the modules of a record make, verified; raises an Error if the record does not apply."""
     from ..loop.verify import verify
     from ..schedule.spaces.replay import scheduled
 
     made = scheduled(record.modules, record.decisions, func, target)
-    try:
-        verify(made, claims=False)
-    except Error as error:
-        raise ScheduleError(error.what) from None
+    verify(made, claims=False)
     return made
 
 

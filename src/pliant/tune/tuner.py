@@ -148,15 +148,12 @@ class Tuner:
     def _state(self, task: Task) -> TaskState:
         """Returns what the database knows of a task."""
         rules = RuleSpace.of(task.func, self.machine, {})
+        state = TaskState(task, rules, task.identity, self.strategy or Descent())
         of_modules = self.modules(rules)
-        if of_modules is None:
-            state = TaskState(task, rules, task.identity, self.strategy or Descent())
-        else:
-            space = ModuleSpace.of(task.func, self.machine, of_modules)
-            identity = f"{task.identity} {of_modules.text()}"
-            state = TaskState(task, space, identity, self.strategy or Evolution(), gained=OF_MODULES)
-            if of_modules.bits == "same" and sums_by_size(rules):
-                state.problem = "the rules add in another order for some sizes, which a schedule of modules does not follow"
+        if of_modules is not None:
+            state.identity, state.gained = f"{task.identity} {of_modules.text()}", OF_MODULES
+            state.strategy = self.strategy or Evolution()
+            state.problem = self._of_modules(state, rules, of_modules)
         state.outcomes = self.database.trials(state.identity)
         known = self.database.task(state.identity)
         if known is not None:
@@ -165,6 +162,16 @@ class Tuner:
             state.record = next((r for r in self.database.records(task.key.form) if r.key == task.key), None)
         state.finished = state.finished or not state.space.decisions
         return state
+
+    def _of_modules(self, s: TaskState, rules: RuleSpace, space: Space) -> str:
+        """Gives a task a space of modules; returns why it cannot be searched, "" if it can."""
+        if space.bits == "same" and sums_by_size(rules):
+            return "the rules add in another order for some sizes, which a schedule of modules does not follow"
+        try:
+            s.space = ModuleSpace.of(s.task.func, self.machine, space)
+        except ScheduleError as error:
+            return error.what
+        return ""
 
     def _default(self, s: TaskState) -> None:
         """Compiles and measures the default of a task."""
