@@ -22,7 +22,7 @@ import numpy as np
 import pliant
 from pliant.video import Pixels, Stream, frames
 from pliant.video.calibration import channel_ranges, largest_error
-from pliant.video.program import ALWAYS_LISTS, ALWAYS_WHOLE
+from pliant.video.program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS
 
 Array = np.ndarray[Any, Any]
 CALIBRATED = 48  # frames
@@ -73,7 +73,7 @@ def measure(model: str, clip: str, options: argparse.Namespace) -> list[dict[str
         row("null", 1e-3, [want[0]] * len(want))
         for peer, run in dense.items():
             row(peer, *timed(run, shown))
-        for way, most in (("exact", 800), ("exact, lists", ALWAYS_LISTS)):
+        for way, most in (("exact", LISTS), ("exact, lists", ALWAYS_LISTS)):
             state, densities = program.new_state(), []
 
             def step(p: Array, state: Any = state, most: int = most, densities: list[float] = densities) -> Mapping[str, Array]:

@@ -98,7 +98,7 @@ def test_a_metric_of_the_user_takes_the_place_of_the_largest_distance() -> None:
     assert stream.calibrate(clip(8)).error == 0.0
     for picture in clip(3):
         stream(picture)
-    assert stream.last is not None and stream.last.density < 0.1, "nothing counts as an error, so nearly nothing is computed"
+    assert stream.last is not None and stream.last.density < 0.2, "nothing counts as an error, so nearly nothing is computed"
 
 
 def test_an_uncalibrated_stream_calibrates_on_its_first_frames(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import Error
-from .program import ALWAYS_WHOLE, LISTS, Array, StreamProgram
+from .program import ALWAYS_LISTS, ALWAYS_WHOLE, Array, StreamProgram
 
 LEAST_FRAMES = 4
 STEPS = 9  # halvings of the interval of the common share, on a logarithmic scale
@@ -93,12 +93,12 @@ class _Measured:
         worst, density, shares = 0.0, 0.0, np.zeros(len(self.program.maps))
         pixels = np.array([m.pixels for m in self.program.maps])
         for k in frames:
-            found = self.program.step(self.frames[k], state, limits, LISTS)
+            found = self.program.step(self.frames[k], state, limits, ALWAYS_LISTS)
             want = self.exact[k]
             worst = max(worst, self.metric(found, want) if self.metric else largest_error(found, want, self.ranges))
             if k != frames.start:  # the first frame is always computed as a whole
-                density += self.program.density(state)
-                shares += self.program.computed(state) / pixels
+                density += self.program.density(state, ALWAYS_LISTS)
+                shares += self.program.computed(state, ALWAYS_LISTS) / pixels
         count = max(1, len(frames) - 1)
         return worst, density / count, shares / count
 

@@ -27,8 +27,9 @@ from .pictures import Pixels
 from .program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS, Array, State, StreamProgram, compile_stream, load_stream
 from .report import Last, write_report
 
-WAYS = {"auto": LISTS, "lists": ALWAYS_LISTS, "dense": ALWAYS_WHOLE}  # values of PLIANT_VIDEO
+WAYS = ("auto", "lists", "dense")  # values of PLIANT_VIDEO
 FIRST_FRAMES = 32  # an uncalibrated stream is exact for so many frames, and calibrates on them
+DENSE, DENSE_FRAMES = 0.8, 15  # where lists computed a larger share than that, so many frames do without
 CHECKED_EVERY = 300  # frames after which a bounded stream computes a whole frame, and compares
 ZERO_TO_ONE = Pixels()
 HISTORY = 10_000  # frames whose time and density are kept for the report
@@ -80,7 +81,7 @@ class Stream:
         self.history: deque[Last] = deque(maxlen=HISTORY)
         self._state = self.program.new_state()
         self._seen: list[Array] = []  # the first frames of an uncalibrated stream
-        self._count = 0
+        self._count = self._dense_frames = 0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -99,6 +100,9 @@ class Stream:
         ms = (time.perf_counter() - start) * 1e3
         results = {name: y.copy() for name, y in found.items()}
         self.last = self._described(ms, most)
+        self._dense_frames = max(0, self._dense_frames - 1)
+        if most == ALWAYS_LISTS and self.last.density > DENSE:
+            self._dense_frames = DENSE_FRAMES
         self.history.append(self.last)
         self._count += 1
         if self.error is not None and self.calibration is None:
@@ -158,7 +162,11 @@ class Stream:
         way = read_settings().video
         if way not in WAYS:
             raise Error(f"PLIANT_VIDEO is `{way}`", help="write PLIANT_VIDEO=auto, lists or dense")
-        return WAYS[way]
+        if way != "auto":
+            return ALWAYS_LISTS if way == "lists" else ALWAYS_WHOLE
+        # After a whole image all its pixels count as moved, and no limit keeps those of later layers. So a bounded stream lists pixels
+        # however many they are, unless it saw that this does not pay.
+        return ALWAYS_LISTS if (self.limits >= 0).any() and not self._dense_frames else LISTS
 
     def _described(self, ms: float, most: int) -> Last:
         """Returns what the last frame took."""

@@ -3,7 +3,6 @@
 Each serves images of any size, so one kernel serves all images of a rank. An image has rows and columns as dims `rows` and `rows + 1`.
 
     compare(x, kept)          kept = x where a pixel moved; changed = which ones
-    settle(old, kept)         kept = old where a pixel did not move; changed = which did
     count(changed)            how many pixels changed
     list_pixels(changed)      rows and columns of the changed pixels, in groups of `GROUP`; the place in the list of each pixel
     put_back(listed, kept)    kept = listed where a pixel moved; changed = which ones
@@ -23,14 +22,14 @@ from typing import Any
 from ...dtype import DType
 from ...dtype import dtype as to_dtype
 from ...loop.attributes import NO_ATTRS, FuncAttrs
-from ...loop.buffer import Buffer, Load
+from ...loop.buffer import Buffer
 from ...loop.inline import compile_time, inline
-from ...loop.script import alloc, block, grid, init, parallel
+from ...loop.script import alloc, block, grid, init, parallel, vector, view
 from ...loop.stmt import Func, Param, Role
 from ...sym.expr import And, Bitcast, Call, Cast, Dim, Expr, Le, Ne, Not, Var, const
 from ...sym.script import cast, select
 from ...sym.spec import f32, i32, i64, u8
-from .padding import NO_HALO, Halo
+from .padding import Halo
 
 GROUP = 12  # pixels of a group of a list: whole register tiles of 6, 4, 3 or 2 pixels, which rules choose for convolutions
 NOWHERE = -1  # the place of a pixel that is not listed
@@ -87,57 +86,62 @@ def moved(new: Expr, old: Expr, limit: Expr) -> Expr:
 
 def compare(image: Image) -> Func:
     """Returns the program that compares an image with the kept one, and keeps the pixels that moved."""
-    return _compared("compare", image, NO_HALO, newest="x")
-
-
-def settle(image: Image) -> Func:
-    """Returns the program that compares a kept image with what it was before, and takes that back where pixels did not move."""
-    return _compared("settle", image, image.halo, newest="kept")
-
-
-def _compared(name: str, image: Image, halo: Halo, newest: str) -> Func:
-    """Returns the program that says which pixels of `x` and `kept` differ, and keeps the newest of both there, the older one elsewhere."""
     (h, w), before, behind = image.shapes()
-    h, w = (h, w) if halo is NO_HALO else (h - (halo.top + halo.bottom), w - (halo.left + halo.right))  # the dims are whole in one buffer
-    shape = (*before, h, w, *behind)
-    x = _buffer("x", image.dtype, halo.around(shape, image.rows))
-    kept, limits = _buffer("kept", image.dtype, image.halo.around(shape, image.rows)), _buffer("limits", f32, (_dim("maps"),))
+    x = _buffer("x", image.dtype, (*before, h, w, *behind))
+    kept, limits = _buffer("kept", image.dtype, image.halo.around(x.shape, image.rows)), _buffer("limits", f32, (_dim("maps"),))
     k, changed = _index(), _buffer("changed", u8, (h, w))
-    ROWS, SPATIAL, KINDS, EXTENTS = image.rows, "S" * image.rank, "SS" + "R" * (image.rank - 2), (h, w, *before, *behind)
+    ROWS, OTHERS, LANES, MINOR, FIRST = image.rows, before, behind, image.minor, (const(0),)
 
     @compile_time
-    def element(v: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the indices in an image of (row, column, other dims…)."""
-        return (*v[2 : 2 + ROWS], *v[:2], *v[2 + ROWS :])
-
-    first, second = (x, halo), (kept, image.halo)
-    (new, new_halo), (old, old_halo) = (first, second) if newest == "x" else (second, first)
+    def element(i: Any, j: Any, *others: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Returns the indices of an element of a pixel."""
+        rest = tuple(e for part in others for e in part)
+        return (*rest[:ROWS], i, j, *rest[ROWS:])
 
     @compile_time
-    def inside(v: tuple[Any, ...]) -> tuple[Any, ...]:
-        return image.halo.inside(v, ROWS)
-
-    @compile_time
-    def newer(v: tuple[Any, ...]) -> Any:
-        return Load(new, new_halo.inside(v, ROWS))
-
-    @compile_time
-    def older(v: tuple[Any, ...]) -> Any:
-        return Load(old, old_halo.inside(v, ROWS))
+    def inside(indices: tuple[Any, ...]) -> tuple[Any, ...]:
+        return image.halo.inside(indices, ROWS)
 
     @inline
-    def body():
-        for p in grid(*EXTENTS):
-            with block("changed", KINDS, *p) as v:
-                with init():
-                    changed[v[0], v[1]] = 0
-                is_moved = moved(newer(element(v)), older(element(v)), limits[k])
-                changed[v[0], v[1]] = max(changed[v[0], v[1]], select(is_moved, cast(u8, 1), cast(u8, 0)))
-        for p in grid(*shape):
-            with block("kept", SPATIAL, *p) as v:
-                kept[*inside(v)] = select(changed[v[ROWS], v[ROWS + 1]] != 0, newer(v), older(v))
+    def planes():
+        """Of channels in planes: pixels of a row are the lanes of vectors."""
+        for i in parallel(h):
+            for j in range(w):
+                changed[i, j] = cast(u8, 0)
+            for c in grid(*OTHERS):
+                for q in grid(*LANES):
+                    for j in vector(w):
+                        is_moved = moved(x[*element(i, j, c, q)], kept[*inside(element(i, j, c, q))], limits[k])
+                        changed[i, j] = select(is_moved, cast(u8, 1), changed[i, j])
+            for c in grid(*OTHERS):
+                for q in grid(*LANES):
+                    for j in vector(w):
+                        new = x[*element(i, j, c, q)]
+                        kept[*inside(element(i, j, c, q))] = select(changed[i, j] != 0, new, kept[*inside(element(i, j, c, q))])
 
-    return _func(name, (x, limits, k), [(kept, "inout"), (changed, "out")], body)
+    @inline
+    def pixels():
+        """Of channels side by side: elements of a row are the lanes, whatever pixel they are of."""
+        differs = alloc((h, w * MINOR), u8)
+        for i in parallel(h):
+            for j in range(w):
+                changed[i, j] = cast(u8, 0)
+            for c in grid(*OTHERS):
+                row = view(x[*element(i, 0, c, FIRST)], (w * MINOR,))
+                old = view(kept[*inside(element(i, 0, c, FIRST))], (w * MINOR,))
+                for e in vector(w * MINOR):
+                    differs[i, e] = select(moved(row[e], old[e], limits[k]), cast(u8, 1), cast(u8, 0))
+                for j in range(w):
+                    for q in range(MINOR):
+                        changed[i, j] = max(changed[i, j], differs[i, j * MINOR + q])
+            for c in grid(*OTHERS):
+                for j in range(w):
+                    if changed[i, j] != 0:
+                        for q in grid(*LANES):
+                            kept[*inside(element(i, j, c, q))] = x[*element(i, j, c, q)]
+
+    body = pixels if image.minor and len(behind) == 1 else planes
+    return _func("compare", (x, limits, k), [(kept, "inout"), (changed, "out")], body, FuncAttrs(scheduled=True))
 
 
 def count() -> Func:
@@ -256,22 +260,13 @@ def everywhere() -> Func:
 
 def keep(dtype: DType, rank: int) -> Func:
     """Returns the program that copies a tensor into the kept one."""
-    return _copied("keep", dtype, rank, "inout")
-
-
-def before(dtype: DType, rank: int) -> Func:
-    """Returns the program that copies a kept tensor into a new one, before it is updated."""
-    return _copied("before", dtype, rank, "out")
-
-
-def _copied(name: str, dtype: DType, rank: int, role: Role) -> Func:
     shape: Any = tuple(Dim(f"n{k}") for k in range(rank))
-    x, y, KINDS = _buffer("x", dtype, shape), _buffer("y", dtype, shape), "S" * rank
+    x, kept, KINDS = _buffer("x", dtype, shape), _buffer("kept", dtype, shape), "S" * rank
 
     @inline
     def body():
         for p in grid(*shape):
-            with block(name, KINDS, *p) as v:
-                y[*v] = x[*v]
+            with block("kept", KINDS, *p) as v:
+                kept[*v] = x[*v]
 
-    return _func(name, (x,), [(y, role)], body)
+    return _func("keep", (x,), [(kept, "inout")], body)

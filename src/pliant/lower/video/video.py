@@ -10,7 +10,7 @@
 Images become state: each is kept until the next frame, with a halo of zeros for the windows that read it. For each image, the pixels that
 may have changed follow from the read regions of its loop program (`changed_pixels.py`), not from the name of an operator. Listed pixels are
 computed by the same loop program, over a list in place of rows and columns (`image_programs.py`), with the same bits. Then they are
-compared with the kept ones: what did not move is no change for the next program.
+compared with the kept ones: what did not move is no change for the next program. After a whole image, all pixels count as moved.
 
 What the analysis does not bound is computed as a whole: an image that needs all pixels of another one, which then is compared with the kept
 one; and everything without pixels. Nothing is computed if no pixel of the frame moved.
@@ -33,17 +33,18 @@ from ...loop.buffer import Buffer
 from ...loop.stmt import Func
 from ...support.errors import UnsupportedError
 from ...support.refusal import Refusal
-from ...sym.expr import Const, Dim, Expr, Var, const, substitute
+from ...sym.expr import Const, Dim, Expr, Var, const, product, substitute
 from ...sym.simplify import simplify
 from ..callee import callee_of, func_of
-from .change_kernels import GROUP, Image, before, compare, count, everywhere, keep, list_pixels, put_back, settle
+from .change_kernels import GROUP, Image, compare, count, everywhere, keep, list_pixels, put_back
 from .changed_pixels import changed_pixels
 from .image_programs import listed_program, whole_program
 from .padding import NO_HALO, Halo, Padded, padded_images
 from .pixels import Rows, Stage, rows_of, stages_of
 
-LIMITS, MOST, BOUNDED, COUNTS = "limits", "most", "bounded", "counts"  # names of parameters that are no image
+LIMITS, MOST, COUNTS = "limits", "most", "counts"  # names of parameters that are no image
 MOST_LANES = 64  # most elements of a pixel that one vector loop goes through: more are several registers that do not pay
+CHEAP = 8  # operations on an element: what a comparison and a list take, about
 ALL = 1000  # `most` is in thousandths of the pixels of an image
 
 
@@ -120,7 +121,6 @@ def video(function: g.Function, rows: int) -> g.Function:
 
     limits    by how much an element of each image may differ from the newest one, -1: not by a bit
     most      the share of the pixels of an image, in thousandths, above which it is computed as a whole; -1: always
-    bounded   1 if a limit is not -1
     counts    a state: how many pixels of each image may have changed
     kept_…    states: the images, then results that are no images
 
@@ -154,7 +154,7 @@ class _Video:
         b, maps = self.b, const(len(self.images))
         self.new.values[self.frame] = b.param(self.frame.name, self.frame.annotation)
         self.limits = b.param(LIMITS, Tensor(f32, (maps,)))
-        self.most, self.bounded = b.param(MOST, g.Scalar(i64)), b.param(BOUNDED, g.Scalar(i64))
+        self.most = b.param(MOST, g.Scalar(i64))
         self.counts = b.param(COUNTS, Tensor(i64, (maps,), state=True))
         for v in (*self.images, *self.results):
             self.state[v] = b.param(f"kept_{v.name}", Tensor(v.tensor.dtype, self.kept_shape(v), state=True))
@@ -166,9 +166,8 @@ class _Video:
             self.state[self.frame], mask = self.call(compare, [self.image(self.frame)], [x, self.limits, const(0), self.state[self.frame]])
             pixels = self.counted(mask, 0)
             self.changed[self.frame] = mask
-            self.zero = b.scalar(const(0))
             # With a negative share everything is computed, as for the first frame.
-            moved: Any = ops.greater(pixels, ops.minimum(self.most, self.zero))
+            moved: Any = ops.greater(pixels, ops.minimum(self.most, 0))
             before = self.states()
             b.open()
             for n in self.given.nodes:
@@ -249,41 +248,40 @@ class _Video:
         k = self.images.index(v)
         mask = self.mask(program)
         pixels = self.counted(mask, k)
-        groups = Dim("groups")
-        listed = listed_program(program.func, program.stages, self.where(program), self.padded(program), self.halos(program), groups)
         b, kept = self.b, self.state[v]
+        if self.is_cheap(program, v):
+            self.state[v] = self.run(program, self.whole(program, keep=True), {program.output: kept})[0]
+            self.changed[v] = mask
+            return
         h, w = self.extents(v)
         many: Any = ops.greater(ops.mul(pixels, ALL), ops.mul(self.most, b.scalar(simplify(h * w))))
         b.open()
-        then = b.close(self.all_pixels(program, v))
+        (whole,) = self.run(program, self.whole(program, keep=True), {program.output: kept})
+        then = b.close([whole, self.everywhere(v)])
         b.open()
+        self.state[v], self.changed[v] = b.if_(many, then, b.close(self.listed(program, v, mask)))
+
+    def listed(self, program: ImageProgram, v: Value, mask: Value) -> Sequence[Value]:
+        """Appends a program that computes the pixels of a mask; returns the kept image and the mask of the pixels that moved.
+
+        An image that cannot be computed pixel by pixel is computed as a whole, and compared.
+        """
+        groups, k, kept = Dim("groups"), const(self.images.index(v)), self.state[v]
+        listed = listed_program(program.func, program.stages, self.where(program), self.padded(program), self.halos(program), groups)
         if isinstance(listed, Refusal):
             (y,) = self.run(program, self.whole(program, keep=False))
-            orelse = b.close(self.call(compare, [self.image(v)], [y, self.limits, const(k), kept]))
-        else:
-            at_row, at_column, place, number = self.call(list_pixels, [], [mask])
-            number = ops.bind_dim(number, Dim("groups"), most=simplify((h * w + const(GROUP - 1)) // const(GROUP)))
-            lists = [ops.prefix(x, number.annotation.value) for x in (at_row, at_column)]
-            (new,) = self.run(program, listed, dict(zip(listed.buffers[-3:-1], lists, strict=True)), {groups: number.annotation.value})
-            orelse = b.close(self.call(put_back, [self.image(v)], [new, place, self.limits, const(k), kept]))
-        self.state[v], self.changed[v] = b.if_(many, then, orelse)
+            return self.call(compare, [self.image(v)], [y, self.limits, k, kept])
+        h, w = self.extents(v)
+        at_row, at_column, place, number = self.call(list_pixels, [], [mask])
+        number = ops.bind_dim(number, Dim("groups"), most=simplify((h * w + const(GROUP - 1)) // const(GROUP)))
+        lists = [ops.prefix(x, number.annotation.value) for x in (at_row, at_column)]
+        (new,) = self.run(program, listed, dict(zip(listed.buffers[-3:-1], lists, strict=True)), {groups: number.annotation.value})
+        return self.call(put_back, [self.image(v)], [new, place, self.limits, k, kept])
 
-    def all_pixels(self, program: ImageProgram, v: Value) -> Sequence[Value]:
-        """Appends a program that computes all pixels of an image; returns the kept image and the mask of the pixels that moved.
-
-        Where no limit is set, all pixels count as moved: comparing takes longer than it saves, and a changed input rarely leaves a bit.
-        """
-        b, kept = self.b, self.state[v]
-        func = self.whole(program, keep=True)
-        bounded: Any = ops.greater(self.bounded, self.zero)
-        b.open()
-        (old,) = self.call(before, [v.tensor.dtype, len(v.tensor.shape)], [kept])
-        (new,) = self.run(program, func, {program.output: kept})
-        k = const(self.images.index(v))
-        then = b.close(self.call(settle, [self.image(v)], [old, self.limits, k, new]))
-        b.open()
-        (new,) = self.run(program, func, {program.output: kept})
-        return b.if_(bounded, then, b.close([new, self.everywhere(v)]))
+    def is_cheap(self, program: ImageProgram, v: Value) -> bool:
+        """True if computing all pixels takes no longer than listing some: copies, concatenations, a few operations on an element."""
+        elements = product(v.tensor.shape)
+        return isinstance(elements, Const) and _operations(program) <= CHEAP * int(elements.value)
 
     def mask(self, program: ImageProgram) -> Value:
         """Returns which pixels may have changed: a mask of an input, or the result of a program that is appended."""
