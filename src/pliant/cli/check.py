@@ -93,7 +93,7 @@ def _text(found: Any, wrong: Any, options: argparse.Namespace) -> str:
         if r.error > 2 * worst:
             worst = r.error
             lines.append(f"  {r.error:9.2e}  {r.op}  {r.node or r.value}")
-    head = f"{len(found.rows)} values compared with {found.against}; the error grows at"
+    head = f"{len(found.rows)} values compared with {found.against}" + ("; the error grows at" if lines else "")
     if wrong is None:
         return "\n".join([head, *lines, f"no value differs by more than {options.tolerance:g}"])
     last = f'the first that differs: node "{wrong.node or wrong.value}" ({wrong.op}), its result "{wrong.value}" by {wrong.error:.2e}'

@@ -102,7 +102,7 @@ def _image_program(n: CallLoop, a: Analysis) -> ImageProgram | None:
     given = dict(zip([p.value for p in func.params if p.role != "out"], n.args, strict=True))
     inputs = {b: v for b, v in given.items() if isinstance(b, Buffer) and isinstance(v, Value) and v in a.rows}
     stages = stages_of(func)
-    if roles.count("out") != 1 or "inout" in roles or not inputs or isinstance(stages, Refusal):
+    if roles.count("out") != 1 or "inout" in roles or not inputs or isinstance(stages, Refusal) or n.requires:
         return None
     where = {b: a.rows[v] for b, v in inputs.items()}
     rows = rows_of(stages, where)
