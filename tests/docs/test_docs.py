@@ -22,6 +22,7 @@ import pliant.loop.script
 import pliant.sym.script
 import pliant.sym.spec
 from pliant import ops
+from pliant.codegen.native_code import native_blob
 
 ROOT = Path(__file__).parent.parent.parent
 # Pages without examples in Python, and those that tools write (`test_how_it_works.py` and `test_reference_pages.py` compare them).
@@ -70,7 +71,11 @@ def examples(text: str) -> list[Example]:
 
 @pytest.fixture
 def _own_environment() -> Iterator[None]:
-    """What an example sets in the environment is gone after its document."""
+    """What an example sets in the environment is gone after its document.
+
+    The runtime's own code is in the cache, as on a machine where Pliant has run before, so processes that examples start need no compiler.
+    """
+    native_blob()
     with patch.dict(os.environ):
         yield
 
