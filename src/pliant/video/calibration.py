@@ -1,8 +1,9 @@
 """Limits of the maps of a bounded stream: found on frames of the clip, so that the error of the results holds with the least work.
 
-All limits begin as one share of the mean magnitude of their maps, the largest that keeps the error. Then the maps that most work depends on
-are tried one by one with twice and half their limit. The frames are split: the last third is not looked at while limits are chosen, and
-its error is the one that is told. If that is larger than asked for, all limits shrink until it holds.
+All limits begin as a share of the mean magnitude of their maps that grows with the depth of the map: an error of an early map spreads over
+the windows of all later ones. For each of a few slopes, the largest share that keeps the error is found, and the slope that saves most is
+taken. Then the maps that most work depends on are tried one by one with twice their limit. The frames are split: the last third is not
+looked at while limits are chosen, and its error is the one that is told. If that is larger than asked for, all limits shrink until it holds.
 
 The bound is statistical: it holds on the frames that were measured.
 """
@@ -19,7 +20,8 @@ from ..support.errors import Error
 from .program import ALWAYS_LISTS, ALWAYS_WHOLE, Array, StreamProgram
 
 LEAST_FRAMES = 4
-STEPS = 9  # halvings of the interval of the common share, on a logarithmic scale
+STEPS = 8  # halvings of the interval of the share, on a logarithmic scale
+SLOPES = (1.0, 5.0, 25.0)  # by how much the share of the last map exceeds that of the first
 SHARES = (1e-4, 4.0)  # of the mean magnitude of a map: below nothing is saved, above nothing is left of a map
 TRIED = 12  # maps whose limits are tried alone
 CONVERSION = 8  # operations on an element, at most, of a map that is the frame in another form
@@ -123,23 +125,26 @@ def calibrate(program: StreamProgram, frames: Sequence[Array], error: float, met
 
 
 def _common(measured: _Measured, frames: range, error: float) -> Array:
-    """Returns limits that are one share of the mean magnitudes of all maps but the frame: the largest that keeps the error."""
-    low, high = (float(np.log(s)) for s in SHARES)
-    best = _scaled(measured, 0.0)
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        limits = _scaled(measured, float(np.exp(middle)))
-        if measured.run(limits, frames)[0] <= error:
-            best, low = limits, middle
-        else:
-            high = middle
+    """Returns limits that are shares of the mean magnitudes of the maps: of those that keep the error, the ones with the least work."""
+    best, least = _scaled(measured, 0.0, 1.0), np.inf
+    for slope in SLOPES:
+        low, high = (float(np.log(s)) for s in SHARES)
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            limits = _scaled(measured, float(np.exp(middle)), slope)
+            worst, density, _ = measured.run(limits, frames)
+            low, high = (middle, high) if worst <= error else (low, middle)
+            if worst <= error and density < least:
+                best, least = limits, density
     return best
 
 
-def _scaled(measured: _Measured, share: float) -> Array:
-    """Returns one share of the mean magnitudes of all maps; 0 for the frame and for what is only converted from it."""
-    limits = measured.sizes * np.float32(share)
-    for k, m in enumerate(measured.program.maps):
+def _scaled(measured: _Measured, share: float, slope: float) -> Array:
+    """Returns shares of the mean magnitudes of all maps, larger for later ones; 0 for the frame and for what is only converted from it."""
+    maps = measured.program.maps
+    depth = np.arange(len(maps), dtype=np.float32) / max(1, len(maps) - 1)
+    limits: Array = measured.sizes * np.float32(share) * np.float32(slope) ** (depth - np.float32(0.5))
+    for k, m in enumerate(maps):
         if m.operations > CONVERSION * np.prod(m.shape):
             break
         limits[k] = 0
