@@ -3,7 +3,8 @@
 All limits begin as a share of the mean magnitude of their maps that grows with the depth of the map: an error of an early map spreads over
 the windows of all later ones. For each of a few slopes, the largest share that keeps the error is found, and the slope that saves most is
 taken. Then the maps that most work depends on are tried one by one with twice their limit. The frames are split: the last third is not
-looked at while limits are chosen, and its error is the one that is told. If that is larger than asked for, all limits shrink until it holds.
+looked at while limits are chosen, and its error is the one that is told. If that is larger than asked for, all limits shrink until it
+holds.
 
 The bound is statistical: it holds on the frames that were measured.
 """
