@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pliant
 from pliant import Tensor, dim, f32, function, ops
 from pliant.support.errors import Error, ShapeError, UnsupportedError
 from pliant.video.program import ALWAYS_LISTS, StreamProgram, compile_stream
@@ -65,6 +66,25 @@ def test_results_are_those_of_numpy(program: StreamProgram) -> None:
         np.testing.assert_allclose(mean, want.mean((2, 3)), rtol=1e-4, atol=1e-4)
         frame = frame.copy()
         frame[0, k % 3, 2 * k : 2 * k + 3, k : k + 5] *= -1.5
+
+
+def test_long_sums_have_the_bits_of_whole_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIANT_DISABLE", "winograd_convolutions,pointwise_convolutions")
+    wide, narrow, windows = (RNG.standard_normal(s).astype(np.float32) / 20 for s in ((520, 3, 1, 1), (18, 520, 1, 1), (20, 520, 3, 3)))
+
+    @function
+    def heads(x: Tensor[f32, 1, 3, 9, 7]) -> tuple[Tensor[f32, 1, 18, 9, 7], Tensor[f32, 1, 20, 9, 7]]:
+        y = ops.silu(ops.conv(x, wide))
+        return ops.conv(y, narrow), ops.conv(y, windows, padding=1)
+
+    stream, whole = compile_stream(heads, threads=2), pliant.compile(heads, threads=2)
+    state, frame = stream.new_state(), np.random.default_rng(6).standard_normal((1, 3, 9, 7)).astype(np.float32)
+    for k in range(4):
+        found = stream.step(frame, state, stream.exact, ALWAYS_LISTS)
+        for a, b in zip(found.values(), whole(frame), strict=True):
+            np.testing.assert_array_equal(a.view(np.uint32), np.asarray(b).view(np.uint32))
+        frame = frame.copy()
+        frame[0, :, k : k + 4, k : k + 2] += 1
 
 
 def test_signs_of_zeros_and_nans_are_changes(program: StreamProgram) -> None:

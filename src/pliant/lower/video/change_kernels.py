@@ -2,7 +2,7 @@
 
 Each serves images of any size, so one kernel serves all images of a rank. An image has rows and columns as dims `rows` and `rows + 1`.
 
-    compare(x, kept)          kept = x where a pixel moved; changed = which ones
+    compare(x, kept)          kept = x where something moved; changed = of which pixels
     count(changed)            how many pixels changed
     list_pixels(changed)      rows and columns of the changed pixels, in groups of `GROUP`; the place in the list of each pixel
     put_back(listed, kept)    kept = listed where a pixel moved; changed = which ones
@@ -44,6 +44,7 @@ class Image:
     rows: int
     halo: Halo
     minor: int = 0  # elements of the last dim, behind the columns; 0: the last dim is the columns, or any size
+    last: bool = False  # listed pixels have the last dim before the rows behind them
 
     def shapes(self) -> tuple[Any, Any, Any]:
         """Returns the shapes of an image: of its pixels, of the dims before its rows, and of the dims behind its columns."""
@@ -121,7 +122,7 @@ def compare(image: Image) -> Func:
 
     @inline
     def pixels():
-        """Of channels side by side: elements of a row are the lanes, whatever pixel they are of."""
+        """Of channels side by side: elements of a row are the lanes, whatever pixel they are of; each is kept by itself."""
         differs = alloc((h, w * MINOR), u8)
         for i in parallel(h):
             for j in range(w):
@@ -130,15 +131,12 @@ def compare(image: Image) -> Func:
                 row = view(x[*element(i, 0, c, FIRST)], (w * MINOR,))
                 old = view(kept[*inside(element(i, 0, c, FIRST))], (w * MINOR,))
                 for e in vector(w * MINOR):
-                    differs[i, e] = select(moved(row[e], old[e], limits[k]), cast(u8, 1), cast(u8, 0))
+                    is_moved = moved(row[e], old[e], limits[k])
+                    differs[i, e] = select(is_moved, cast(u8, 1), cast(u8, 0))
+                    old[e] = select(is_moved, row[e], old[e])
                 for j in range(w):
                     for q in range(MINOR):
                         changed[i, j] = max(changed[i, j], differs[i, j * MINOR + q])
-            for c in grid(*OTHERS):
-                for j in range(w):
-                    if changed[i, j] != 0:
-                        for q in grid(*LANES):
-                            kept[*inside(element(i, j, c, q))] = x[*element(i, j, c, q)]
 
     body = pixels if image.minor and len(behind) == 1 else planes
     return _func("compare", (x, limits, k), [(kept, "inout"), (changed, "out")], body, FuncAttrs(scheduled=True))
@@ -202,7 +200,7 @@ def put_back(image: Image) -> Func:
     """Returns the program that puts listed pixels into the kept image if they moved, and says which did."""
     (h, w), before, behind = image.shapes()
     groups, k = _dim("groups"), _index()
-    new = _buffer("new", image.dtype, (*before, groups, const(GROUP), *behind))
+    new = _buffer("new", image.dtype, _listed(image, (*before, groups, const(GROUP), *behind)))
     kept = _buffer("kept", image.dtype, image.halo.around((*before, h, w, *behind), image.rows))
     limits, place, changed = _buffer("limits", f32, (_dim("maps"),)), _buffer("place", i32, (h, w)), _buffer("changed", u8, (h, w))
     LANES: Any = behind[-1:] if image.minor else ()
@@ -214,6 +212,12 @@ def put_back(image: Image) -> Func:
         """Returns the indices of an element of a pixel; in `new`, a pixel is a group and a number in it."""
         rest = tuple(e for part in others for e in part)
         return (*rest[:ROWS], i, j, *rest[ROWS:])
+
+    @compile_time
+    def listed(at: Any, *others: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Returns the indices of an element of the listed pixel number `at`."""
+        rest = tuple(e for part in others for e in part)
+        return _listed(image, (*rest[:ROWS], at // GROUP, at % GROUP, *rest[ROWS:]))
 
     @compile_time
     def inside(indices: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -231,7 +235,7 @@ def put_back(image: Image) -> Func:
                         differs[*q, 0] = 0
                     for c in grid(*OTHERS):
                         for q in grid(*LANES, innermost="vector"):
-                            if_moved = moved(new[*element(at // GROUP, at % GROUP, c, q)], kept[*inside(element(i, j, c, q))], limits[k])
+                            if_moved = moved(new[*listed(at, c, q)], kept[*inside(element(i, j, c, q))], limits[k])
                             differs[*q, 0] = select(if_moved, 1, differs[*q, 0])
                     for q in grid(*LANES):
                         if differs[*q, 0] != 0:
@@ -239,9 +243,15 @@ def put_back(image: Image) -> Func:
                     if changed[i, j] != 0:
                         for c in grid(*OTHERS):
                             for q in grid(*LANES, innermost="vector"):
-                                kept[*inside(element(i, j, c, q))] = new[*element(at // GROUP, at % GROUP, c, q)]
+                                kept[*inside(element(i, j, c, q))] = new[*listed(at, c, q)]
 
     return _func("put_back", (new, place, limits, k), [(kept, "inout"), (changed, "out")], body, FuncAttrs(scheduled=True))
+
+
+def _listed(image: Image, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the dims of listed pixels in the order of their memory."""
+    r = image.rows
+    return (*items[: r - 1], *items[r:], items[r - 1]) if image.last else items
 
 
 def everywhere() -> Func:

@@ -52,14 +52,14 @@ def listed_program(
 ) -> Func | Refusal:
     """Returns the program that computes listed pixels of its one output, or why it cannot run pixel by pixel.
 
-    It has two more inputs, the rows and the columns of the pixels in the image.
+    It has two more inputs, the rows and the columns of the pixels in the image. Channels of its output may come last (`_Build.ordered`).
     """
     stages = [_unpadded(s, padded, exact=padded_exactly(s, padded)) for s in stages if s.target.buffer not in padded]
     rows = rows_of(stages, inputs)
     if not keeps_pixels(stages, rows, inputs):
         return Refusal(f"`{func.name}` needs other pixels of its own intermediate results")
     at = tuple(Buffer(name, i32, (groups, Const(GROUP, i64))) for name in ("at_row", "at_column"))
-    build = _Build(func, rows, inputs, halos, at, groups)
+    build = _Build(func, rows, inputs, halos, at, groups, any(isinstance(s.block.body, Reduce) for s in stages))
     body: list[Stmt] = []
     for stage in stages:
         body += build.allocated(stage)
@@ -107,6 +107,7 @@ class _Build:
     halos: Halos
     at: tuple[Buffer, ...] = ()
     groups: Var | None = None
+    sums: bool = False
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)  # local buffers and outputs -> what the program writes instead
     memory: dict[Buffer, Buffer] = field(default_factory=dict)  # parameters -> kept images
 
@@ -145,14 +146,24 @@ class _Build:
         if self.groups is None or b not in self.rows:
             return b.shape
         r = self.rows[b]
-        return (*b.shape[:r], self.groups, Const(GROUP, i64), *b.shape[r + 2 :])
+        return self.ordered(b, (*b.shape[:r], self.groups, Const(GROUP, i64), *b.shape[r + 2 :]))
+
+    def ordered(self, b: Buffer, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Returns the dims of a listed image in the order of its memory.
+
+        Channels that lie in planes come last if the program has sums: a list has no rows of pixels that vectors could go along.
+        """
+        r = self.rows.get(b, 0)
+        if not self.at or not self.sums or r == 0 or r + 2 < b.ndim:
+            return items
+        return (*items[: r - 1], *items[r:], items[r - 1])
 
     def nest(self, stage: Stage) -> Stmt:
         """Returns the loop nest of a stage."""
         block, s = stage.block, stage.block.body
         places = self.places(stage)
         values = [self.expr(e, stage, places) for e in stage.values]
-        target = Load(self.buffers[stage.target.buffer], stage.target.indices)
+        target = Load(self.buffers[stage.target.buffer], self.ordered(stage.target.buffer, stage.target.indices))
         body: Stmt
         init: Stmt | None = None
         if isinstance(s, Reduce):
@@ -187,7 +198,7 @@ class _Build:
                 if x.buffer in self.buffers:
                     r = self.rows.get(x.buffer)
                     if self.at and r is not None:
-                        indices = (*indices[:r], *pixel, *indices[r + 2 :])
+                        indices = self.ordered(x.buffer, (*indices[:r], *pixel, *indices[r + 2 :]))
                     return Load(self.buffers[x.buffer], indices)
                 if x.buffer in self.inputs:
                     r = self.inputs[x.buffer]

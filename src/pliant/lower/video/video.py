@@ -19,7 +19,7 @@ one; and everything without pixels. Nothing is computed if no pixel of the frame
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...dtype import f32, i64
@@ -276,7 +276,8 @@ class _Video:
         number = ops.bind_dim(number, Dim("groups"), most=simplify((h * w + const(GROUP - 1)) // const(GROUP)))
         lists = [ops.prefix(x, number.annotation.value) for x in (at_row, at_column)]
         (new,) = self.run(program, listed, dict(zip(listed.buffers[-3:-1], lists, strict=True)), {groups: number.annotation.value})
-        return self.call(put_back, [self.image(v)], [new, place, self.limits, k, kept])
+        last = listed.buffers[-1].shape.index(groups) != self.analysis.rows[v]
+        return self.call(put_back, [replace(self.image(v), last=last)], [new, place, self.limits, k, kept])
 
     def is_cheap(self, program: ImageProgram, v: Value) -> bool:
         """True if computing all pixels takes no longer than listing some: copies, concatenations, a few operations on an element."""
