@@ -14,7 +14,10 @@ from random_streams import make_clip, make_net
 WAYS = {"auto": LISTS, "lists": ALWAYS_LISTS, "dense": ALWAYS_WHOLE}
 
 
-@pytest.mark.parametrize("seed", seeds(10, 200))
+FOUND = (84,)  # a softmax over channels in planes, whose sum had another order in lists
+
+
+@pytest.mark.parametrize("seed", sorted({*seeds(10, 200), *FOUND}))
 def test_streams_equal_whole_frames(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIANT_DISABLE", "winograd_convolutions,pointwise_convolutions")
     net = make_net(seed)

@@ -59,7 +59,9 @@ def listed_program(
     if not keeps_pixels(stages, rows, inputs):
         return Refusal(f"`{func.name}` needs other pixels of its own intermediate results")
     at = tuple(Buffer(name, i32, (groups, Const(GROUP, i64))) for name in ("at_row", "at_column"))
-    build = _Build(func, rows, inputs, halos, at, groups, any(isinstance(s.block.body, Reduce) for s in stages))
+    sums = [s for s in stages if isinstance(s.block.body, Reduce)]
+    weighted = bool(sums) and all(any(x.buffer not in rows for x in s.loads) for s in sums)
+    build = _Build(func, rows, inputs, halos, at, groups, weighted)
     body: list[Stmt] = []
     for stage in stages:
         body += build.allocated(stage)
@@ -107,7 +109,7 @@ class _Build:
     halos: Halos
     at: tuple[Buffer, ...] = ()
     groups: Var | None = None
-    sums: bool = False
+    weighted: bool = False  # all sums are products with weights
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)  # local buffers and outputs -> what the program writes instead
     memory: dict[Buffer, Buffer] = field(default_factory=dict)  # parameters -> kept images
 
@@ -151,10 +153,11 @@ class _Build:
     def ordered(self, b: Buffer, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Returns the dims of a listed image in the order of its memory.
 
-        Channels that lie in planes come last if the program has sums: a list has no rows of pixels that vectors could go along.
+        Channels that lie in planes come last if sums are products with weights: a list has no rows of pixels that vectors could go along.
+        Rules for such sums keep their order in every layout; a sum over channels itself, as in a softmax, would get another one.
         """
         r = self.rows.get(b, 0)
-        if not self.at or not self.sums or r == 0 or r + 2 < b.ndim:
+        if not self.at or not self.weighted or r == 0 or r + 2 < b.ndim:
             return items
         return (*items[: r - 1], *items[r:], items[r - 1])
 
