@@ -137,7 +137,7 @@ class Program:
 
         if self.kernel is not None:
             return print_func(self.kernel)
-        entry = _unique_names(self.entry)
+        entry = unique_names(self.entry)
         kernels = dict.fromkeys(func_of(c) for c in callees(entry))
         return "\n\n".join([*map(print_func, kernels), print_function(entry)])
 
@@ -258,7 +258,7 @@ def _constants(function: Function) -> Iterator[Any]:
             yield from _constants(n.function)
 
 
-def _unique_names(function: Function) -> Function:
+def unique_names(function: Function) -> Function:
     """Returns the function with loop programs renamed whose name another one has already, or is a reserved word of the language."""
     from .loop.printer import RESERVED
 

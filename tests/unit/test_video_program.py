@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,21 @@ def test_long_sums_have_the_bits_of_whole_frames(monkeypatch: pytest.MonkeyPatch
             np.testing.assert_array_equal(a.view(np.uint32), np.asarray(b).view(np.uint32))
         frame = frame.copy()
         frame[0, :, k : k + 4, k : k + 2] += 1
+
+
+def test_integer_nets_have_the_bits_of_whole_frames(tmp_path: Path) -> None:
+    """Their weights are turned by a pass, and are literals of the stream's program."""
+    onnx = pytest.importorskip("onnx", reason="the net is written with the package onnx")
+    from qdq_models import residual_net
+
+    onnx.save(residual_net(quantized=True, width=16, blocks=(1,), size=24), tmp_path / "net.onnx")
+    stream, whole = compile_stream(tmp_path / "net.onnx", threads=1), pliant.compile(tmp_path / "net.onnx", threads=1)
+    state, frame = stream.new_state(), np.random.default_rng(7).standard_normal((1, 3, 24, 24)).astype(np.float32)
+    for k in range(4):
+        for y in stream.step(frame, state, stream.exact).values():
+            np.testing.assert_array_equal(y, whole(frame))
+        frame = frame.copy()
+        frame[0, :, 4 * k : 4 * k + 5, 3:9] *= 1 + k
 
 
 def test_signs_of_zeros_and_nans_are_changes(program: StreamProgram) -> None:

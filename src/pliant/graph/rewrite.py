@@ -226,7 +226,7 @@ class Rewriter:
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const", origin: tuple[str, ...] = (), span: Span | None = None) -> g.Value:
         """Appends a literal tensor; returns its value."""
-        array = np.array(array)
+        array = np.array(array, order="C")  # code reads literals in rows, and a transposed array would keep its order
         array.setflags(write=False)
         out = g.Value(self.name(hint), g.Tensor(to_dtype(array.dtype), tuple(const(int(n)) for n in array.shape)))
         self._append(g.Const(outs=(out,), array=array, origin=origin, span=span))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from ..graph import node as g
 from ..graph.node import Callee, Parameter
 from ..loop.buffer import Buffer
 from ..loop.stmt import Func
-from ..support.names import unused_name
 from ..sym.conditions import all_of
 from ..sym.expr import Expr, Var, free_vars, substitute
 
@@ -60,23 +58,3 @@ def map_calls(nodes: tuple[g.Node, ...], change: Callable[[g.CallLoop], g.Node])
         return n
 
     return tuple(map(node, nodes))
-
-
-def with_unique_names(function: g.Function) -> g.Function:
-    """Returns the function with a name of its own for each loop program, so that its text means the same programs."""
-    names: dict[Func, str] = {}
-    taken: set[str] = set()
-
-    def named(n: g.CallLoop) -> g.Node:
-        func = func_of(n.callee)
-        if func not in names:
-            names[func] = unused_name(func.name, taken)
-            taken.add(names[func])
-        name = names[func]
-        return n if name == func.name else n.with_(callee=renamed(func))
-
-    @cache
-    def renamed(func: Func) -> Callee:
-        return callee_of(func.with_(name=names[func]))
-
-    return function.with_(nodes=map_calls(function.nodes, named))

@@ -19,10 +19,9 @@ from ..api import compile, program_of
 from ..artifact import load
 from ..compilation import State as Compilation
 from ..graph.node import Function, Tensor, is_state
-from ..lower.callee import with_unique_names
 from ..lower.video.video import COUNTS
 from ..pipeline import check_disabled, run_steps, steps_to, without
-from ..program import Program
+from ..program import Program, unique_names
 from ..provenance import Provenance
 from ..runtime.executable import Executable
 from ..support.errors import ModelFileError, ShapeError
@@ -220,7 +219,7 @@ def stream_program(program: Program, target: str | Target, rows: int) -> Program
     left_out = {"winograd_convolutions", "pointwise_convolutions", *check_disabled(read_settings().disable)}
     start = Compilation(program.entry, find_target(target), program.constants, functions=program.functions, video=rows)
     function = run_steps(start, without(steps_to("video"), left_out)).function
-    return Program(with_unique_names(function))  # its text is all that a file holds of it
+    return Program(unique_names(function))  # its text is all that a file holds of it
 
 
 def _rows(function: Function) -> int:
