@@ -4,8 +4,10 @@
 
 For each clip: as it is, frozen, cut, fading, with noise, and shaken; exact, and bounded by each error; beside whole frames of the same
 program (`whole`), our compiled model with all its algorithms (`dense`), onnxruntime if it is installed, and a null stream that repeats the
-first answer, whose error shows what an error means on this clip. Times are means of all frames but the first, without decoding. Nothing
-else should run at the same time.
+first answer, whose error shows what an error means on this clip. "Of movement" is the mean error divided by the mean movement of the
+results from frame to frame. With `--logit`, the results are probabilities of two classes, and the error is that of their logit.
+
+Times are means of all frames but the first, without decoding. Nothing else should run at the same time.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +53,17 @@ def timed(run: Callable[[Array], Mapping[str, Array]], pictures: Sequence[Array]
     return float(np.mean(ms[1:])), results
 
 
+def logit_distance(a: Mapping[str, Array], b: Mapping[str, Array]) -> float:
+    """The distance of the logits of two probabilities."""
+    first, second = (np.log(y[1] / y[0]) for y in (np.asarray(next(iter(r.values())), np.float64).ravel() for r in (a, b)))
+    return float(abs(first - second))
+
+
+def range_distance(ranges: Mapping[str, Array]) -> Callable[[Mapping[str, Array], Mapping[str, Array]], float]:
+    """The largest distance of an element, relative to the range of its channel."""
+    return lambda a, b: largest_error(a, b, ranges)
+
+
 def measure(model: str, clip: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a clip."""
     pixels = Pixels(options.scale, _numbers(options.mean), _numbers(options.std), options.order)
@@ -61,12 +75,14 @@ def measure(model: str, clip: str, options: argparse.Namespace) -> list[dict[str
     for name, shown in clips(pictures).items():
         state = program.new_state()
         whole_ms, want = timed(lambda p, s=state: program.step(p[None], s, program.exact, ALWAYS_WHOLE), shown)  # type: ignore[misc]
-        ranges = channel_ranges(want)
+        distance = logit_distance if options.logit else range_distance(channel_ranges(want))
+        movement = float(np.mean([distance(a, b) for a, b in pairwise(want)]))
 
         def row(way: str, ms: float, found: Sequence[Mapping[str, Array]], density: float | None = None) -> None:
-            errors = [largest_error(a, b, ranges) for a, b in zip(found, want, strict=True)]  # noqa: B023
+            errors = [distance(a, b) for a, b in zip(found, want, strict=True)]  # noqa: B023
+            relative = float(np.mean(errors)) / movement if movement else 0.0  # noqa: B023
             facts = {"clip": clip, "made": name, "way": way, "ms": ms, "speedup": whole_ms / ms, "density": density}  # noqa: B023
-            rows.append({**facts, "largest_error": max(errors), "mean_error": float(np.mean(errors))})
+            rows.append({**facts, "largest_error": max(errors), "mean_error": float(np.mean(errors)), "of_movement": relative})
             print(_line(rows[-1]), file=sys.stderr, flush=True)
 
         row("whole", whole_ms, want, 1.0)
@@ -83,7 +99,10 @@ def measure(model: str, clip: str, options: argparse.Namespace) -> list[dict[str
 
             row(way, *timed(step, shown), float(np.mean(densities[1:])))
         for error in options.error if name in ("clip", "fade", "cut") else ():
-            stream = Stream(model, error=error, size=options.size, pixels=pixels, threads=options.threads)
+            # An error of the logit is asked for through the metric, as a share of what a bounded stream may have: one half.
+            metric = (lambda a, b, most=error: logit_distance(a, b) / most / 2) if options.logit else None
+            asked = 0.5 if options.logit else error
+            stream = Stream(model, error=asked, size=options.size, pixels=pixels, threads=options.threads, metric=metric)
             stream.calibrate(pictures[:CALIBRATED])
             outputs = list(program.outputs)
 
@@ -141,7 +160,8 @@ def _dense(model: str, pixels: Pixels, options: argparse.Namespace, frame: Any) 
 
 def _line(row: Mapping[str, Any]) -> str:
     density = "" if row["density"] is None else f"{row['density']:.3f}"
-    return f"{row['made']:8} {row['way']:14} {row['ms']:9.3f} ms {row['speedup']:7.2f}x  {density:6} error {row['largest_error']:.4f}"
+    error = f"error {row['largest_error']:.4f}, of movement {row['of_movement']:.2f}"
+    return f"{row['made']:8} {row['way']:14} {row['ms']:9.3f} ms {row['speedup']:7.2f}x  {density:6} {error}"
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -161,6 +181,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--mean", default="0")
     parser.add_argument("--std", default="1")
     parser.add_argument("--order", choices=("rgb", "bgr"), default="rgb")
+    parser.add_argument("--logit", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
     rows = [row for clip in options.clips for row in measure(options.model, clip, options)]

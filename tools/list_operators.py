@@ -18,6 +18,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 import pliant.graph.ops as families
+from generated_files import update
 from pliant.graph.operators import operator_name
 
 STUB = Path(families.__file__).parents[1] / "opset.pyi"
@@ -83,15 +84,5 @@ def generated() -> dict[Path, str]:
     return {STUB: stub(functions), PAGE: page(functions, PAGE.read_text(encoding="utf-8"))}
 
 
-def main(check: bool) -> int:
-    """Writes the files that are out of date, or only names them."""
-    stale = {f: text for f, text in generated().items() if not f.exists() or f.read_text(encoding="utf-8") != text}
-    for file, text in stale.items():
-        print(file)
-        if not check:
-            file.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    sys.exit(update(generated(), check="--check" in sys.argv[1:]))

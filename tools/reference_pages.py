@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pliant
+from generated_files import update
 from pliant.cli import COMMANDS, Parser
 from pliant.dtype import DType
 from pliant.llm.reply import Reply, Stream
@@ -272,15 +273,5 @@ def generated() -> dict[Path, str]:
     return {COMMAND_LINE: command_line(), PYTHON_API: python_api()}
 
 
-def main(check: bool) -> int:
-    """Writes the files that are out of date, or only names them."""
-    stale = {f: text for f, text in generated().items() if not f.exists() or f.read_text(encoding="utf-8") != text}
-    for file, text in stale.items():
-        print(file)
-        if not check:
-            file.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    sys.exit(update(generated(), check="--check" in sys.argv[1:]))

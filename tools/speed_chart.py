@@ -14,6 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from generated_files import update
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 README, CHART = ROOT / "README.md", ROOT / "docs" / "images" / "speed.svg"
@@ -106,15 +108,5 @@ def generated() -> dict[Path, str]:
     return {README: before + START + tables(groups) + END + rest.split(END)[1], CHART: chart(machine, groups)}
 
 
-def main(check: bool) -> int:
-    """Writes the files that are out of date, or only names them."""
-    stale = {f: text for f, text in generated().items() if not f.exists() or f.read_text(encoding="utf-8") != text}
-    for file, text in stale.items():
-        print(file)
-        if not check:
-            file.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    sys.exit(update(generated(), check="--check" in sys.argv[1:]))

@@ -93,6 +93,15 @@ def test_bounded_streams_keep_their_error_and_compute_less(saved: Path) -> None:
     assert np.mean([x.density for x in stream.history]) < 0.9
 
 
+def test_a_calibration_serves_no_smaller_error_and_no_other_metric(saved: Path) -> None:
+    measured = Stream(saved, error=0.2, threads=1).calibration
+    assert measured is not None
+    for stream in (Stream(saved, error=measured.error / 2, threads=1), Stream(saved, error=0.2, threads=1, metric=lambda a, b: 0.0)):
+        assert stream.calibration is None
+        stream(clip(1)[0])
+        np.testing.assert_allclose(stream(clip(2)[1])[0], by_numpy(clip(2)[1]), rtol=1e-4, atol=1e-5)  # exact until it is calibrated
+
+
 def test_a_metric_of_the_user_takes_the_place_of_the_largest_distance() -> None:
     stream = Stream(net, error=0.5, size=SIZE, threads=1, metric=lambda found, want: 0.0)
     assert stream.calibrate(clip(8)).error == 0.0
@@ -132,12 +141,20 @@ def test_wrong_frames_change_nothing(saved: Path) -> None:
 
 
 def test_wrong_options_are_refused(saved: Path) -> None:
-    for options in ({}, {"exact": True, "error": 0.1}, {"error": 2.0}, {"error": float("nan")}):
-        with pytest.raises(Error):
+    both: list[dict[str, Any]] = [{}, {"exact": True, "error": 0.1}, {"error": 0.1, "thresholds": {"relu": 1.0}}]
+    for options in both:
+        with pytest.raises(Error, match="a stream has one of"):
             Stream(saved, **options)
-    with pytest.raises(Error, match="there is no map `nothing`"):
+    for error in (2.0, float("nan")):
+        with pytest.raises(Error, match="is a share of the range"):
+            Stream(saved, error=error)
+    fixed: list[dict[str, Any]] = [{"size": (8, 8)}, {"pixels": None}, {"rows": 1}, {"dims": {"h": 8}}]
+    for options in fixed:
+        with pytest.raises(Error, match="its size, dims and pixels are fixed"):
+            Stream(saved, exact=True, **options)
+    with pytest.raises(Error, match="the net has no map `nothing`"):
         Stream(saved, thresholds={"nothing": 1.0})
-    with pytest.raises(Error, match="exact stream has nothing to calibrate"):
+    with pytest.raises(Error, match="without an error has nothing to calibrate"):
         Stream(saved, exact=True).calibrate(clip(8))
     with pytest.raises(Error, match="3 frames are too few"):
         Stream(saved, error=0.1).calibrate(clip(3))
@@ -161,13 +178,30 @@ def test_damaged_files_are_refused(saved: Path, tmp_path: Path) -> None:
     pliant.compile(net, dims={"h": 8, "w": 8}).save(plain)
     with pytest.raises(ModelFileError, match="is no video stream"):
         Stream(plain, exact=True)
-    content = saved.read_bytes()
-    for old, new in ((b'"place": 0', b'"place": 9'), (b'"rows": 1', b'"rows": 7'), (b'"limits": [', b'"limits": "')):
-        assert old in content
-        damaged = tmp_path / "damaged.pliant"
-        damaged.write_bytes(content.replace(old, new))
-        with pytest.raises(ModelFileError):
-            Stream(damaged, error=0.1)
+    program = Stream(saved, exact=True).program
+    function, described = program.function, program.function.attrs["video"]
+    first, *others = described["maps"]
+    changes: list[dict[str, Any]] = [
+        {"outputs": [{"name": "y", "place": 9}]},
+        {"outputs": []},
+        {"rows": "1"},
+        {"maps": others},
+        {"maps": [{**first, "rows": 7}, *others]},
+        {"maps": [{**first, "shape": [1, -24, 32, 3]}, *others]},
+        {"maps": [{**first, "operations": 1e300}, *others]},
+        {"maps": None},
+    ]
+    for change in changes:
+        program.function = function.with_(attrs={**function.attrs, "video": {**described, **change}})
+        program.save(tmp_path / "damaged.pliant")
+        with pytest.raises(ModelFileError, match="is damaged: the description of its maps"):
+            Stream(tmp_path / "damaged.pliant", exact=True)
+    program.function = function
+    measured = described["calibration"]
+    for change in ({"limits": [1.0]}, {"limits": "1"}, {"ranges": {}}, {"ranges": {"result_0": [1.0, 2.0]}}, {"error": None}):
+        program.save(tmp_path / "damaged.pliant", {**measured, **change})
+        with pytest.raises(ModelFileError, match="is damaged: its calibration"):
+            Stream(tmp_path / "damaged.pliant", error=0.2)
 
 
 def test_the_report_names_maps_and_limits(saved: Path, tmp_path: Path) -> None:
@@ -176,7 +210,7 @@ def test_the_report_names_maps_and_limits(saved: Path, tmp_path: Path) -> None:
         stream(picture)
     stream.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert all(f"<td>{m.name}<td>" in page for m in stream.program.maps) and "4 frames" in page
+    assert all(f">{m.name}</td>" in page for m in stream.program.maps) and "4 frames" in page
 
 
 def test_dense_and_lists_are_forced_by_the_environment(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         progress("calibrating")
         stream.calibrate(frames(options.clip, stream.size, options.calibrate))
         progress("")
-    measured = _Run(stream, bool(options.compare))
+    measured = _Run(stream, bool(options.compare), bool(options.out))
     with _clip(options.out) as draw:
         start = time.perf_counter()
         for number, frame in enumerate(frames(options.clip, stream.size, options.frames)):
@@ -86,10 +86,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers(text: str, option: str) -> tuple[float, ...]:
-    """Parses numbers with commas between them; raises Usage for anything else."""
+def _numbers(text: str, option: str) -> float | tuple[float, ...]:
+    """Parses a number, or several with commas between them; raises Usage for anything else."""
     try:
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
+        return numbers if len(numbers) > 1 else numbers[0]
     except ValueError:
         raise Usage(f"{option} is `{text}`; numbers with commas between them are expected") from None
 
@@ -104,51 +105,56 @@ def _size(text: str | None) -> tuple[int, int] | None:
     return int(rows), int(columns)
 
 
-class _Run:
-    """What is measured while a clip runs; with `compare`, the same frames as whole frames too."""
+RANGED = 64  # frames over which the ranges of the results are taken: a comparison of a long clip keeps no more in memory
 
-    def __init__(self, stream: Any, compare: bool) -> None:
+
+class _Run:
+    """What is measured while a clip runs; with `compare`, the same frames as whole frames too. With `tint`, pixels that moved are told."""
+
+    def __init__(self, stream: Any, compare: bool, tint: bool) -> None:
         import numpy as np
 
         from ..video.program import ALWAYS_WHOLE
 
-        self.stream, self.compare, self.most = stream, compare, ALWAYS_WHOLE
+        self.stream, self.compare, self.shown, self.most = stream, compare, compare or tint, ALWAYS_WHOLE
         self.ms: list[float] = []
         self.whole_ms: list[float] = []
         self.densities: list[float] = []
-        self.results: list[dict[str, Any]] = []
-        self.whole: list[dict[str, Any]] = []
+        self.pending: list[tuple[dict[str, Any], dict[str, Any]]] = []  # results of the stream and of whole frames
+        self.ranges: dict[str, Any] = {}
+        self.errors: list[float] = []
         self.heat = np.zeros(stream.size)
         self.state = stream.program.new_state()
         self.seconds = 0.0
 
     def frame(self, frame: Any) -> Any:
-        """Runs one frame; returns which pixels of it were computed."""
-
-        before = self.stream.kept_frame
+        """Runs one frame; returns which pixels of it moved, if that is shown."""
+        before = self.stream.kept_frame if self.shown else None
         results = self.stream(frame)
-        rows = self.stream.program.rows
-        axes = tuple(k for k in range(before.ndim) if k not in (rows, rows + 1))
-        moved = (before != self.stream.kept_frame).any(axes)[: self.heat.shape[0], : self.heat.shape[1]]
-        self.heat += moved
+        moved = None
+        if before is not None:
+            rows = self.stream.program.rows
+            moved = (before != self.stream.kept_frame).any(tuple(k for k in range(before.ndim) if k not in (rows, rows + 1)))
+            self.heat += moved
         self.ms.append(self.stream.last.ms)
         self.densities.append(self.stream.last.density)
         if self.compare:
-            given = frame if frame.ndim == before.ndim else frame[None]
             start = time.perf_counter()
-            found = self.stream.program.step(given, self.state, self.stream.program.exact, self.most)
+            found = self.stream.program.step(frame[None], self.state, self.stream.program.exact, self.most)
             self.whole_ms.append((time.perf_counter() - start) * 1e3)
-            self.whole.append({name: y.copy() for name, y in found.items()})
             one = results if isinstance(results, tuple) else (results,)
-            self.results.append(dict(zip(self.stream.program.outputs, one, strict=True)))
+            self.pending.append((dict(zip(self.stream.program.outputs, one, strict=True)), {name: y.copy() for name, y in found.items()}))
+            if self.ranges or len(self.pending) == RANGED:
+                self.settle()
         return moved
 
-    def errors(self) -> list[float]:
-        """Returns the largest error of each frame, relative to the ranges of the channels over the clip."""
+    def settle(self) -> None:
+        """Turns the results that are kept into errors, relative to the ranges of the channels over the first frames."""
         from ..video.calibration import channel_ranges, largest_error
 
-        ranges = channel_ranges(self.whole)
-        return [largest_error(a, b, ranges) for a, b in zip(self.results, self.whole, strict=True)]
+        self.ranges = self.ranges or channel_ranges([want for _, want in self.pending])
+        self.errors += [largest_error(found, want, self.ranges) for found, want in self.pending]
+        self.pending.clear()
 
     def facts(self) -> dict[str, Any]:
         """Returns what was measured; the first frame, which is computed as a whole, does not count."""
@@ -166,20 +172,22 @@ class _Run:
             facts["calibrated_error"] = self.stream.calibration.error
         if self.compare:
             whole = self.whole_ms[1:] or self.whole_ms
-            errors = self.errors()
+            if self.pending:
+                self.settle()
             facts |= {"whole_ms": sum(whole) / len(whole), "speedup": sum(whole) / sum(ms)}
-            facts |= {"largest_error": max(errors), "mean_error": sum(errors) / len(errors)}
+            facts |= {"largest_error": max(self.errors), "mean_error": sum(self.errors) / len(self.errors)}
         return facts
 
     def write_page(self, path: str) -> None:
         """Writes the page of a comparison."""
-        from ..video.report import curve, heat_map, table, write_page
+        from ..support.html_table import html_table
+        from ..video.report import curve, heat_map, write_page
 
         facts = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.facts().items()]
         parts = [
-            table(("measured", "value"), facts),
+            html_table("Means without the first frame", ("measured", "value"), facts),
             curve("Time of a frame, ms", {"stream": self.ms, "whole frames": self.whole_ms}),
-            curve("Error of the results", {"stream": self.errors()}),
+            curve("Error of the results", {"stream": self.errors}),
             curve("Share of the operations", {"stream": self.densities}),
             heat_map("How often each part of the frame was computed", self.heat / len(self.ms)),
         ]

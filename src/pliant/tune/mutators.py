@@ -34,9 +34,9 @@ def mutated(decision: Decision, stream: Stream) -> Value:
     """Returns another value of a decision, the same one if its domain has no other."""
     for ask in (*DECLARED.values(), move_factor, step):
         value = ask(decision, stream)
-        legal = None if value is None else decision.domain.member(value)
+        legal: Value | None = None if value is None else decision.domain.member(value)
         if legal is not None and legal != decision.value:
-            return legal  # type: ignore[no-any-return]
+            return legal
     drawn: Value = decision.domain.draw(stream)
     return drawn
 

@@ -8,7 +8,7 @@ for frame in pliant.video.frames("clip.mp4", size=s.size):
 from .calibration import Calibration
 from .frames import frames
 from .pictures import Pixels
-from .report import Last
+from .program import Last
 from .stream import Stream
 
 __all__ = ["Calibration", "Last", "Pixels", "Stream", "frames"]

@@ -39,6 +39,7 @@ class Calibration:
     density: float  # the share of the operations on maps
     frames: int  # that were measured
     ranges: Mapping[str, Array]  # of each channel of each result
+    own_metric: bool = False  # the error is that of a function of the user
 
     def __str__(self) -> str:
         return f"calibrated on {self.frames} frames: error {self.error:.3%} on held-out frames, {self.density:.1%} of the operations"
@@ -117,7 +118,7 @@ def calibrate(program: StreamProgram, frames: Sequence[Array], error: float, met
     split = len(frames) - len(frames) // 3
     chosen, held_out = range(split), range(split, len(frames))
     limits = _of_pictures(measured, _refined(measured, _common(measured, chosen, error), chosen, error), chosen, error)
-    result = Calibration(limits, *measured.run(limits, held_out)[:2], len(frames), measured.ranges)
+    result = Calibration(limits, *measured.run(limits, held_out)[:2], len(frames), measured.ranges, metric is not None)
     while result.error > error and bool((limits > 0).any()):
         limits = np.where(limits > 1e-12, limits * np.float32(0.7), np.minimum(limits, 0)).astype(np.float32)
         worst, density, _ = measured.run(limits, held_out)
@@ -184,7 +185,8 @@ def _of_pictures(measured: _Measured, limits: Array, frames: range, error: float
 def as_json(c: Calibration) -> dict[str, Any]:
     """Returns a calibration as plain lists and numbers."""
     ranges = {name: [float(x) for x in r] for name, r in c.ranges.items()}
-    return {"limits": [float(x) for x in c.limits], "error": c.error, "density": c.density, "frames": c.frames, "ranges": ranges}
+    measured = {"error": c.error, "density": c.density, "frames": c.frames, "own_metric": c.own_metric}
+    return {"limits": [float(x) for x in c.limits], "ranges": ranges, **measured}
 
 
 def from_json(data: Any, program: StreamProgram) -> Calibration:
@@ -192,9 +194,15 @@ def from_json(data: Any, program: StreamProgram) -> Calibration:
     try:
         limits = np.array(data["limits"], np.float32)
         ranges = {str(name): np.array(r, np.float64) for name, r in data["ranges"].items()}
-        error, density, frames = float(data["error"]), float(data["density"]), int(data["frames"])
+        error, density, frames, own_metric = float(data["error"]), float(data["density"]), int(data["frames"]), data["own_metric"] is True
     except (TypeError, KeyError, AttributeError, OverflowError):
         raise ValueError("its calibration cannot be read") from None
-    if limits.shape != (len(program.maps),) or np.isnan(limits).any() or set(ranges) != set(program.outputs):
+    channels = {name: _channels(program.function.results[place].tensor.shape) for name, place in program.outputs.items()}
+    if limits.shape != (len(program.maps),) or np.isnan(limits).any() or {name: r.shape for name, r in ranges.items()} != channels:
         raise ValueError("its calibration does not fit its program")
-    return Calibration(limits, error, density, frames, ranges)
+    return Calibration(limits, error, density, frames, ranges, own_metric)
+
+
+def _channels(shape: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the shape of the ranges of a result."""
+    return (int(str(shape[1])) if len(shape) > 1 else 1,)

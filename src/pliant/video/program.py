@@ -2,7 +2,7 @@
 
 p = compile_stream("yolov8n.onnx", size=(320, 320))
 state = p.new_state()                                   # one for each camera
-p.step(frame, state, p.exact, most=LISTS)               # updates the state in place; p.results(state) are views of it
+y = p.step(frame, state, p.exact)                       # by name: views of the state, which the next frame changes
 """
 
 from __future__ import annotations
@@ -63,6 +63,20 @@ class State:
     tensors: list[Array]
     counts: Array
     fresh: bool = True  # no frame was seen yet
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What the last frame took."""
+
+    changed: float  # the share of the frame's pixels that moved
+    density: float  # the share of the operations on maps
+    ms: float
+    whole: tuple[str, ...]  # maps that were computed as a whole
+
+    def __str__(self) -> str:
+        whole = f", {len(self.whole)} layers as a whole" if self.whole else ""
+        return f"{self.changed:.1%} of the pixels changed, {self.density:.1%} of the operations in {self.ms:.2f} ms{whole}"
 
 
 class StreamProgram:

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from ..support.html_table import html_table
 from ..support.output_file import write_text
-from .program import Array, StreamProgram
+from .program import Array, Last, StreamProgram
 
 WIDTH, HEIGHT, MARGIN = 900, 160, 40
 POINTS = 900  # of a curve: more are drawn as the mean of neighbors
 CELLS = 48  # squares of a heat map along its longer side
-
-
-@dataclass(frozen=True, slots=True)
-class Last:
-    """What the last frame took."""
-
-    changed: float  # the share of the frame's pixels that moved
-    density: float  # the share of the operations on maps
-    ms: float
-    whole: tuple[str, ...]  # maps that were computed as a whole
-
-    def __str__(self) -> str:
-        whole = f", {len(self.whole)} layers as a whole" if self.whole else ""
-        return f"{self.changed:.1%} of the pixels changed, {self.density:.1%} of the operations in {self.ms:.2f} ms{whole}"
 
 
 def write_report(
@@ -41,9 +27,9 @@ def write_report(
         ("Share of the operations", {"stream": [x.density for x in history]}),
         ("Share of the pixels that changed", {"stream": [x.changed for x in history]}),
     ]
-    rows = [(m.name, " x ".join(map(str, m.shape)), m.operations, _limit(x)) for m, x in zip(program.maps, limits, strict=True)]
+    rows = [(m.name, " x ".join(map(str, m.shape)), str(m.operations), _limit(x)) for m, x in zip(program.maps, limits, strict=True)]
     parts = [f"<p>{escape(calibrated)}</p>" if calibrated else "", *(curve(title, lines) for title, lines in curves)]
-    write_page(path, "Video stream", [*parts, table(("map", "shape", "operations", "limit"), rows)])
+    write_page(path, "Video stream", [*parts, html_table("Maps", ("map", "shape", "operations", "limit"), rows)])
 
 
 def _limit(limit: Any) -> str:
@@ -60,12 +46,6 @@ def write_page(path: str | os.PathLike[str], title: str, parts: Iterable[str]) -
     page = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     page += f"<title>{escape(title)}</title><style>{style}</style><body><h1>{escape(title)}</h1>{''.join(parts)}"
     write_text(path, page)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Returns a table as HTML."""
-    lines = [f"<tr>{''.join(f'<th>{escape(h)}' for h in head)}", *(f"<tr>{''.join(f'<td>{escape(str(c))}' for c in r)}" for r in rows)]
-    return f"<table>{''.join(lines)}</table>"
 
 
 def curve(title: str, lines: Mapping[str, Sequence[float]]) -> str:

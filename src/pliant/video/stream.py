@@ -22,10 +22,11 @@ import numpy as np
 
 from ..support.errors import Error, ModelFileError
 from ..support.settings import read as read_settings
-from .calibration import Calibration, as_json, calibrate, from_json, largest_error
+from ..support.source import caller_span
+from .calibration import Calibration, Metric, as_json, calibrate, from_json, largest_error
 from .pictures import Pixels
-from .program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS, Array, State, StreamProgram, compile_stream, load_stream
-from .report import Last, write_report
+from .program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS, Array, Last, State, StreamProgram, compile_stream, load_stream
+from .report import write_report
 
 WAYS = ("auto", "lists", "dense")  # values of PLIANT_VIDEO
 FIRST_FRAMES = 32  # an uncalibrated stream is exact for so many frames, and calibrates on them
@@ -33,7 +34,6 @@ DENSE, DENSE_FRAMES = 0.8, 15  # where lists computed a larger share than that, 
 CHECKED_EVERY = 300  # frames after which a bounded stream computes a whole frame, and compares
 ZERO_TO_ONE = Pixels()
 HISTORY = 10_000  # frames whose time and density are kept for the report
-Metric = Callable[[Mapping[str, Array], Mapping[str, Array]], float]
 
 
 class Stream:
@@ -60,23 +60,34 @@ class Stream:
         threads: int | None = None,
         progress: Callable[[str], object] | bool | None = None,
     ) -> None:
-        if exact and (error is not None or thresholds):
-            raise Error("a stream is exact, or has an error or thresholds", help="leave out exact=True, or the others")
-        if not exact and error is None and not thresholds:
-            raise Error("a stream is exact, or has an error", help="write Stream(model, exact=True) or Stream(model, error=0.01)")
+        if exact + (error is not None) + bool(thresholds) != 1:
+            raise Error(
+                "a stream has one of `exact`, `error` and `thresholds`",
+                where=caller_span(),
+                help="write Stream(model, exact=True) or Stream(model, error=0.01)",
+            )
         if error is not None and not 0 < error < 1:
-            raise Error(f"the error of a stream is a share of the range of its results, not {error}", help="write error=0.01")
+            what = f"the error of a stream is a share of the range of its results, not {error}"
+            raise Error(what, where=caller_span(), help="write error=0.01")
         saved = isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".pliant")
         if saved:
             self.program: StreamProgram = load_stream(os.fspath(model), threads)
+            if dims or rows is not None or pixels != ZERO_TO_ONE or size not in (None, self.program.size):
+                raise Error(
+                    f"{os.fspath(model)} is a compiled stream: its size, dims and pixels are fixed",
+                    where=caller_span(),
+                    facts=[f"its frames have {self.program.size[0]} rows and {self.program.size[1]} columns"],
+                    help="leave out size, dims, rows and pixels, or give the model that it was compiled from",
+                )
         else:
             self.program = compile_stream(model, size, dims, rows, pixels, threads=threads, progress=progress)
         self.error, self.metric = error, metric
         self.limits = self._by_hand(thresholds or {})
         self.calibration: Calibration | None = None
         if error is not None and self.program.calibration is not None:
-            self.calibration = _saved_calibration(self.program, os.fspath(model))
-            self.limits = self.calibration.limits
+            found = _saved_calibration(self.program, os.fspath(model))
+            if found.error <= error and found.own_metric == (metric is not None):  # else it says nothing of this error
+                self.calibration, self.limits = found, found.limits
         self.last: Last | None = None
         self.history: deque[Last] = deque(maxlen=HISTORY)
         self._state = self.program.new_state()
@@ -117,7 +128,7 @@ class Stream:
         Raises Error for an exact stream, and for fewer than 4 frames.
         """
         if self.error is None:
-            raise Error("an exact stream has nothing to calibrate", help="write Stream(model, error=0.01)")
+            raise Error("a stream without an error has nothing to calibrate", where=caller_span(), help="write Stream(model, error=0.01)")
         self.calibration = calibrate(self.program, [self._array(f) for f in frames], self.error, self.metric)
         self.limits, self._seen = self.calibration.limits, []
         self.reset()
@@ -146,9 +157,9 @@ class Stream:
         names = [m.name for m in self.program.maps]
         for name, limit in thresholds.items():
             if name not in names:
-                raise Error(f"there is no map `{name}`", facts=["there are: " + ", ".join(names)])
+                raise Error(f"the net has no map `{name}`", where=caller_span(), facts=["its maps: " + ", ".join(names)])
             if not limit >= 0:
-                raise Error(f"the threshold of map `{name}` is {limit}; the least is 0")
+                raise Error(f"the threshold of map `{name}` is {limit}; the least is 0", where=caller_span())
             limits[names.index(name)] = limit
         return limits
 

@@ -54,7 +54,7 @@ def listed_program(
 
     It has two more inputs, the rows and the columns of the pixels in the image. Channels of its output may come last (`_Build.ordered`).
     """
-    stages = [_unpadded(s, padded, exact=padded_exactly(s, padded)) for s in stages if s.target.buffer not in padded]
+    stages = [_unpadded(s, padded, exact=_padded_exactly(s, padded)) for s in stages if s.target.buffer not in padded]
     rows = rows_of(stages, inputs)
     if not keeps_pixels(stages, rows, inputs):
         return Refusal(f"`{func.name}` needs other pixels of its own intermediate results")
@@ -83,7 +83,7 @@ def _sizes(stages: list[Stage], rows: Rows) -> set[Var]:
     return used
 
 
-def padded_exactly(stage: Stage, padded: Mapping[Buffer, Padded]) -> bool:
+def _padded_exactly(stage: Stage, padded: Mapping[Buffer, Padded]) -> bool:
     """True if some image that a stage reads has a border that no halo holds, so that its elements are selected one by one."""
     return any(padded[x.buffer].halo is None for x in stage.loads if x.buffer in padded)
 

@@ -60,6 +60,7 @@ class ImageProgram:
     rows: Rows
     padded: Mapping[Buffer, Padded]
     by_pixel: bool  # a pixel depends on windows of the inputs, and on nothing else that changes
+    operations: int  # for all pixels; 0 if the number depends on a dim
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ def _image_program(n: CallLoop, a: Analysis) -> ImageProgram | None:
         return None
     others = [v for b, v in given.items() if b not in inputs and isinstance(v, Value) and v in a.changing]
     by_pixel = not others and all(s.target.buffer in rows for s in stages)
-    return ImageProgram(n, func, stages, inputs, output, rows, padded_images(func, stages, where), by_pixel)
+    return ImageProgram(n, func, stages, inputs, output, rows, padded_images(func, stages, where), by_pixel, _operations(n, func))
 
 
 def video(function: g.Function, rows: int) -> g.Function:
@@ -186,10 +187,10 @@ class _Video:
         results = list(dict.fromkeys(self.given.results))
         places = [results.index(v) for v in self.given.results]
         outputs = [{"name": n, "place": p} for n, p in zip(g.output_names(self.given), places, strict=True)]
-        programs = {n.outs[0]: p for n, p in self.analysis.programs.items()}
+        operations = {self.frame: 0} | {n.outs[0]: p.operations for n, p in self.analysis.programs.items()}
         maps = [
-            {"name": v.name, "shape": _extents(v.tensor.shape), "rows": self.analysis.rows[v], "operations": _operations(programs.get(v))}
-            for v in self.images
+            {"name": v.name, "shape": _extents(v.tensor.shape), "rows": self.analysis.rows[v], "operations": n}
+            for v, n in operations.items()
         ]
         return {"rows": self.analysis.rows[self.frame], "outputs": outputs, "maps": maps}
 
@@ -282,7 +283,7 @@ class _Video:
     def is_cheap(self, program: ImageProgram, v: Value) -> bool:
         """True if computing all pixels takes no longer than listing some: copies, concatenations, a few operations on an element."""
         elements = product(v.tensor.shape)
-        return isinstance(elements, Const) and _operations(program) <= CHEAP * int(elements.value)
+        return isinstance(elements, Const) and program.operations <= CHEAP * int(elements.value)
 
     def mask(self, program: ImageProgram) -> Value:
         """Returns which pixels may have changed: a mask of an input, or the result of a program that is appended."""
@@ -366,10 +367,7 @@ def _extents(shape: Sequence[Expr]) -> list[int | str]:
     return [int(e.value) if isinstance(e, Const) else str(e) for e in shape]
 
 
-def _operations(program: ImageProgram | None) -> int:
-    """Returns how many operations compute a whole image; 0 for the frame, and if the number depends on a dim."""
-    if program is None:
-        return 0
-    dims = dict(zip(program.call.callee.symbols, program.call.dims, strict=True))
-    operations = simplify(substitute(cost(program.func).operations, dims))
+def _operations(call: CallLoop, func: Func) -> int:
+    """Returns how many operations a call takes; 0 if the number depends on a dim."""
+    operations = simplify(substitute(cost(func).operations, dict(zip(call.callee.symbols, call.dims, strict=True))))
     return int(operations.value) if isinstance(operations, Const) else 0
