@@ -25,7 +25,7 @@ import numpy as np
 import pliant
 from pliant.video import Pixels, Stream, frames
 from pliant.video.calibration import channel_ranges, largest_error
-from pliant.video.program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS
+from pliant.video.program import ALWAYS_LISTS, ALWAYS_WHOLE, LISTS, State
 
 Array = np.ndarray[Any, Any]
 CALIBRATED = 48  # frames
@@ -90,14 +90,15 @@ def measure(model: str, clip: str, options: argparse.Namespace) -> list[dict[str
         for peer, run in dense.items():
             row(peer, *timed(run, shown))
         for way, most in (("exact", LISTS), ("exact, lists", ALWAYS_LISTS)):
-            state, densities = program.new_state(), []
+            state, counts = program.new_state(), []
 
-            def step(p: Array, state: Any = state, most: int = most, densities: list[float] = densities) -> Mapping[str, Array]:
+            def step(p: Array, state: Any = state, most: int = most, counts: list[Array] = counts) -> Mapping[str, Array]:
                 found = program.step(p[None], state, program.exact, most)
-                densities.append(program.density(state, most))
+                counts.append(state.counts.copy())
                 return found
 
-            row(way, *timed(step, shown), float(np.mean(densities[1:])))
+            ms, found = timed(step, shown)
+            row(way, ms, found, float(np.mean([program.density(State([], c), most) for c in counts[1:]])))
         for error in options.error if name in ("clip", "fade", "cut") else ():
             # An error of the logit is asked for through the metric, as a share of what a bounded stream may have: one half.
             metric = (lambda a, b, most=error: logit_distance(a, b) / most / 2) if options.logit else None
