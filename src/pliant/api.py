@@ -27,6 +27,7 @@ from .program import Program
 from .provenance import Provenance
 from .runtime.executable import Executable
 from .runtime.loading import open_package
+from .support.cancellation import unwrapped_interrupts
 from .support.errors import Error, InternalError, UnsupportedError
 from .support.progress import listening
 from .support.source import caller_span
@@ -183,7 +184,7 @@ def compile(
         program = program.with_dims(dims)
     machine = find_target(target)
     _check_runs_here(machine)
-    with listening(progress, program.entry.name):
+    with unwrapped_interrupts(), listening(progress, program.entry.name):
         package = compile_program(program, machine, checked, cache, decisions=decisions, effort=effort, accuracy=accuracy)
     provenance = Provenance(lambda: program, machine, checked, decisions, effort, accuracy)
     executable = open_package(package, program.constants, program.functions, threads, provenance)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import pliant
+from pliant import Out, Tensor, f32, kernel
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX sends them")
 
 PROGRAM = """
@@ -70,6 +73,24 @@ def interrupted(child: subprocess.Popen[str]) -> tuple[str, str]:
     except subprocess.TimeoutExpired:
         child.send_signal(signal.SIGINT)
         return child.communicate(timeout=60)
+
+
+def test_ctrl_c_while_a_class_of_the_compiler_is_made_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    @kernel
+    def double(x: Tensor[f32, 4], y: Out[f32, 4]) -> None:
+        for i in range(4):
+            y[i] = x[i] * 2.0
+
+    class Interrupted:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def importing(*args: object, **options: object) -> None:
+        type("Record", (), {"field": Interrupted()})
+
+    monkeypatch.setattr("pliant.api.compile_program", importing)
+    with pytest.raises(KeyboardInterrupt):
+        pliant.compile(double)
 
 
 @pytest.mark.parametrize("delay", [0.02, 0.15, 0.4])

@@ -42,3 +42,17 @@ def stop_if_asked() -> None:
     """Raises Cancelled if this thread was asked to stop."""
     if asked_to_stop():
         raise Cancelled
+
+
+@contextmanager
+def unwrapped_interrupts() -> Iterator[None]:
+    """Lets Ctrl-C through as KeyboardInterrupt, also where it comes while a module of the compiler is imported.
+
+    Until Python 3.12, what `__set_name__` raises while a class is made, such as a dataclass, becomes the cause of a RuntimeError.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
